@@ -1,0 +1,67 @@
+// Package limiter is the domain of a rate limiter and nothing else: limits, hits, and the loop by which a
+// store decides a batch of hits at one instant. It knows no clock, no store and no protocol, and it imports
+// the standard library only.
+package limiter
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Algorithm says how a counter fills and empties. The zero value is FixedWindow.
+type Algorithm uint8
+
+// FixedWindow counts in windows aligned to the Unix epoch.
+const FixedWindow Algorithm = iota
+
+// MaxPeriod is the longest period a limit may have: ten years of 365 days.
+const MaxPeriod = 10 * 365 * 24 * time.Hour
+
+// MaxCost is the largest cost of one hit, and the largest count a counter holds: the protocol's limits are
+// 32 bit, so a larger cost can never be admitted and is as good as this one.
+const MaxCost = 1<<32 - 1
+
+// Limit says how many hits a counter admits. Two limits are equal if their fields are.
+type Limit struct {
+	Algorithm Algorithm
+	// Requests is the number of hits admitted in a Period; 0 admits none.
+	Requests uint32
+	// Burst is the capacity of algorithms that have one, and 0 for all others.
+	Burst uint32
+	// Period is in whole seconds, from one second to MaxPeriod.
+	Period time.Duration
+}
+
+// Validate reports what makes l unusable, in words an operator can act on, or nil.
+func (l Limit) Validate() error {
+	switch {
+	case int(l.Algorithm) >= len(kernels):
+		return fmt.Errorf("unknown algorithm %d", l.Algorithm)
+	case l.Period < time.Second || l.Period > MaxPeriod:
+		return fmt.Errorf("a period of %s is outside 1 second to 10 years", l.Period)
+	case l.Period%time.Second != 0:
+		return fmt.Errorf("a period of %s is not whole seconds", l.Period)
+	}
+	return kernels[l.Algorithm].check(l)
+}
+
+// String is the algorithm's name in rule files.
+func (a Algorithm) String() string {
+	if int(a) < len(kernels) {
+		return kernels[a].name
+	}
+	return fmt.Sprintf("algorithm(%d)", uint8(a))
+}
+
+// ParseAlgorithm is the inverse of Algorithm.String. Its error lists the names there are.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	names := make([]string, len(kernels))
+	for i := range kernels {
+		names[i] = kernels[i].name
+		if name == names[i] {
+			return Algorithm(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown algorithm %q; there is %s", name, strings.Join(names, ", "))
+}
