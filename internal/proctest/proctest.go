@@ -1,0 +1,318 @@
+// Package proctest starts the real servers that tests need, on free loopback ports, and ends them by their
+// pid when the test ends. A server that isn't installed fails the test and says how to install it.
+package proctest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience is how long a server may take to start or to end.
+const patience = 20 * time.Second
+
+// Process is a running server.
+type Process struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	output *buffer
+	exited chan struct{}
+}
+
+// Start runs a program with the given environment in addition to this one's. The test's end kills it. What
+// it printed is part of the log of a test that failed.
+func Start(t testing.TB, env []string, program string, args ...string) *Process {
+	t.Helper()
+	p := &Process{t: t, output: &buffer{}}
+	p.run(exec.Command(program, args...), append(os.Environ(), env...))
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("%s %s printed:\n%s", filepath.Base(program), strings.Join(args, " "), p.Output())
+		}
+	})
+	return p
+}
+
+func (p *Process) run(cmd *exec.Cmd, env []string) {
+	p.t.Helper()
+	cmd.Env = env
+	cmd.Stdout, cmd.Stderr = p.output, p.output
+	if err := cmd.Start(); err != nil {
+		p.t.Fatalf("starting %s: %v", cmd.Path, err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // its code is in ProcessState
+		close(exited)
+	}()
+	p.cmd, p.exited = cmd, exited
+}
+
+// Restart ends the process, if it hasn't ended, and starts its program again with the same arguments, hence
+// on the same ports. It doesn't wait for them to be open.
+func (p *Process) Restart() {
+	p.t.Helper()
+	p.Kill()
+	p.run(exec.Command(p.cmd.Path, p.cmd.Args[1:]...), p.cmd.Env)
+}
+
+// Output is what the process has printed so far.
+func (p *Process) Output() string { return p.output.String() }
+
+// Pid is the process's number.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal, such as SIGSTOP and SIGCONT to freeze and thaw.
+func (p *Process) Signal(sig syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatalf("signal %s: %v", sig, err)
+	}
+}
+
+// Kill ends the process at once, frozen or not, and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.exited
+}
+
+// End ends the process by SIGTERM, if it hasn't ended, and returns its exit code.
+func (p *Process) End() int {
+	p.t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	return p.Wait()
+}
+
+// Wait waits for the process to end by itself and returns its exit code.
+func (p *Process) Wait() int {
+	p.t.Helper()
+	select {
+	case <-p.exited:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(patience):
+		p.t.Fatalf("%s did not end within %s; it printed:\n%s", p.cmd.Path, patience, p.Output())
+		return 0
+	}
+}
+
+// Eventually polls until ok returns true, and fails the test if that takes too long.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("waited %s in vain: %s", patience, what)
+		}
+	}
+}
+
+// FreePort returns a loopback port that nobody listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // only its number matters
+	addr, _ := l.Addr().(*net.TCPAddr)
+	return addr.Port
+}
+
+// Redis is a redis-server.
+type Redis struct {
+	*Process
+	Addr string
+}
+
+// StartRedis starts a redis-server without persistence on a free port, with further options as on its
+// command line.
+func StartRedis(t testing.TB, options ...string) *Redis {
+	t.Helper()
+	port := FreePort(t)
+	args := append([]string{
+		"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(),
+	}, options...)
+	r := &Redis{
+		Process: Start(t, nil, find(t, "REDIS_SERVER_BIN", "redis-server"), args...),
+		Addr:    fmt.Sprintf("127.0.0.1:%d", port),
+	}
+	Eventually(t, "redis-server listens on "+r.Addr, func() bool { return accepts(r.Addr) })
+	return r
+}
+
+// URL is the server's address as --redis takes it.
+func (r *Redis) URL() string { return "redis://" + r.Addr }
+
+// Client returns a client of the server, closed at the test's end.
+func (r *Redis) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: r.Addr})
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Envoy starts a real Envoy with the given bootstrap, and returns when its listeners are there: the
+// bootstrap's admin listens on adminPort. What access logs write is seen at once.
+func Envoy(t testing.TB, bootstrap string, adminPort int) *Process {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "envoy.yaml")
+	if err := os.WriteFile(file, []byte(bootstrap), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Start(t, nil, EnvoyBinary(t), "--config-path", file, "--concurrency", "1", "--use-dynamic-base-id",
+		"--log-level", "warning", "--disable-hot-restart", "--file-flush-interval-msec", "50")
+	url := fmt.Sprintf("http://127.0.0.1:%d/ready", adminPort)
+	Eventually(t, "Envoy is ready", func() bool { return answers(url) })
+	return p
+}
+
+// EnvoyBinary is where the real Envoy is.
+func EnvoyBinary(t testing.TB) string {
+	t.Helper()
+	return find(t, "ENVOY_BIN", filepath.Join(Root(), ".cache", "envoy-1.40.0", "envoy"))
+}
+
+func find(t testing.TB, variable, name string) string {
+	t.Helper()
+	if path := os.Getenv(variable); path != "" {
+		name = path
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("%s is needed: run scripts/test-deps, or say where it is by %s (%v)", name, variable, err)
+	}
+	return path
+}
+
+// Root is the repository's top directory.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Service is a running envoy-rls.
+type Service struct {
+	*Process
+	GRPC, HTTP, Admin string // host:port
+}
+
+// StartService starts `envoy-rls serve` on free loopback ports with further arguments, and returns once it
+// is ready.
+func StartService(t testing.TB, args ...string) *Service {
+	t.Helper()
+	s := LaunchService(t, nil, args...)
+	Eventually(t, "envoy-rls is ready", func() bool { return answers("http://" + s.HTTP + "/readyz") })
+	return s
+}
+
+// LaunchService is StartService without waiting for more than open ports, with variables of its own.
+func LaunchService(t testing.TB, env []string, args ...string) *Service {
+	t.Helper()
+	grpc, web, admin := FreePort(t), FreePort(t), FreePort(t)
+	ports := []string{
+		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
+		fmt.Sprint("GRPC_PORT=", grpc), fmt.Sprint("PORT=", web), fmt.Sprint("DEBUG_PORT=", admin), "DRAIN_DELAY=0s",
+	}
+	s := &Service{
+		Process: Start(t, append(ports, env...), Binary(t), append([]string{"serve"}, args...)...),
+		GRPC:    fmt.Sprintf("127.0.0.1:%d", grpc),
+		HTTP:    fmt.Sprintf("127.0.0.1:%d", web),
+		Admin:   fmt.Sprintf("127.0.0.1:%d", admin),
+	}
+	Eventually(t, "envoy-rls listens", func() bool { return accepts(s.GRPC) })
+	return s
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "envoy-rls-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "envoy-rls")
+	cmd := exec.Command("go", "build", "-o", path, "./cmd/envoy-rls")
+	cmd.Dir = Root()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Binary builds envoy-rls, once, and returns its path. Main removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built.Store(path, true)
+	return path
+}
+
+var built sync.Map
+
+// Main runs a package's tests and removes what Binary built; it is for TestMain.
+func Main(m *testing.M) int {
+	code := m.Run()
+	built.Range(func(path, _ any) bool {
+		_ = os.RemoveAll(filepath.Dir(fmt.Sprint(path))) // a temporary directory
+		return true
+	})
+	return code
+}
+
+func accepts(addr string) bool {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	return errors.Join(c.Close()) == nil
+}
+
+func answers(url string) bool {
+	client := http.Client{Timeout: time.Second}
+	r, err := client.Get(url)
+	if err != nil {
+		return false
+	}
+	_ = r.Body.Close() // its status is enough
+	return r.StatusCode == http.StatusOK
+}
+
+// buffer is a bytes.Buffer for one writer and readers.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// String is what was written so far.
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

@@ -1,0 +1,185 @@
+// Package redisstore is a limiter.Store in Redis, shared by all processes that use the same Redis and prefix.
+// Every batch is decided by one run of a script, atomically, by the server's clock.
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/envoy-rls/envoy-rls/lua"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// keyVersion stands between the prefix and a counter's name. It changes with the format of rows. The tag in
+// braces keeps all counters in one slot of a cluster, where one script can reach them.
+const keyVersion = "v1:{0}"
+
+// Store is a limiter.Store. Any number of goroutines may use it. Close it when it is no longer needed.
+type Store struct {
+	client  *redis.Client
+	script  *redis.Script
+	prefix  string
+	timeout time.Duration
+	now     func() int64 // µs, or 0 for the server's clock
+	jitter  func() int64 // of expiries, in millionths
+	works   sync.Pool    // of *work
+}
+
+// Open returns a Store without asking the server for anything; Check does. The error says what is wrong with
+// o and holds no secret.
+func Open(o Options) (*Store, error) {
+	c, err := o.client()
+	if err != nil {
+		return nil, fmt.Errorf("redis: %w", err)
+	}
+	script, err := lua.Engine()
+	if err != nil {
+		return nil, fmt.Errorf("redis: reading the script: %w", err)
+	}
+	return &Store{
+		client:  redis.NewClient(c),
+		script:  redis.NewScript(script),
+		prefix:  o.Prefix + keyVersion,
+		timeout: o.Timeout,
+		now:     func() int64 { return 0 },
+		jitter:  func() int64 { return rand.Int64N(1e6) },
+		works:   sync.Pool{New: func() any { return new(work) }},
+	}, nil
+}
+
+// Close closes the connections. Calls under way fail.
+func (s *Store) Close() error { return s.client.Close() }
+
+// Decide implements limiter.Store. It returns within the Store's timeout and ctx. After an error it is not
+// known whether the batch was counted, unless the error is of the kind that proves that nothing ran.
+func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.budget(ctx))
+	defer cancel()
+	w, _ := s.works.Get().(*work)
+	defer s.works.Put(w)
+	w.call.reset()
+	w.call.add(b, s.prefix)
+	v, err := s.run(ctx, w.call.keys, w.call.args(s.now(), s.jitter()))
+	if err != nil {
+		return undecided(b, err)
+	}
+	r, err := parseReply(v, len(b.Hits))
+	if err != nil {
+		return undecided(b, err)
+	}
+	r.decide(b, &w.rows)
+	return nil
+}
+
+// work is what one call of Decide needs; it is pooled.
+type work struct {
+	call call
+	rows rowsByHit
+}
+
+func undecided(b *limiter.Batch, err error) error {
+	for i := range b.Decisions {
+		b.Decisions[i] = limiter.Decision{}
+	}
+	return fmt.Errorf("redis: deciding: %w", err)
+}
+
+// budget is how long a call may take.
+func (s *Store) budget(ctx context.Context) time.Duration {
+	if s.timeout > 0 {
+		return s.timeout
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return maxTimeout
+	}
+	return min(max(time.Until(deadline)/2, minTimeout), maxTimeout)
+}
+
+// run runs the script by its hash, and by its text if the server has forgotten it: NOSCRIPT proves that
+// nothing was counted.
+func (s *Store) run(ctx context.Context, keys []string, args []any) (any, error) {
+	v, err := s.script.EvalSha(ctx, s.client, keys, args...).Result()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		v, err = s.script.Eval(ctx, s.client, keys, args...).Result()
+	}
+	return v, err
+}
+
+// Unsupported is Check's error for a server that answers, and that can't be used.
+type Unsupported struct {
+	// Text says what the server refuses.
+	Text string
+}
+
+// Error implements error.
+func (u *Unsupported) Error() string { return u.Text }
+
+// selfTest tries what the script needs, in ways that are known to differ between servers.
+const selfTest = `
+local t = redis.call('TIME')
+local packed = struct.pack('<HBi8', 7, 8, -2^52)
+local a, b, c = struct.unpack('<HBi8', packed)
+if #packed ~= 11 or a ~= 7 or b ~= 8 or c ~= -2^52 then return 'struct' end
+if string.format('%d', 2^52) ~= '4503599627370496' then return 'format' end
+if #t ~= 2 then return 'TIME' end
+return 'ok'`
+
+// Check asks the server whether it can be used, and loads the script. The error is *Unsupported if the
+// server answered that it can't, and any other if it didn't answer.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("redis: PING: %w", refusal("PING", err))
+	}
+	v, err := s.client.Eval(ctx, selfTest, nil).Text()
+	if err != nil {
+		return fmt.Errorf("redis: trying a script: %w", refusal("scripts (EVAL) that call TIME", err))
+	}
+	if v != "ok" {
+		return fmt.Errorf("redis: trying a script: %w", &Unsupported{"its Lua differs in " + v})
+	}
+	if err := s.script.Load(ctx, s.client).Err(); err != nil {
+		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
+	}
+	return nil
+}
+
+// refusal tells a server's refusal of what from a server that doesn't answer.
+func refusal(what string, err error) error {
+	var answer redis.Error
+	if !errors.As(err, &answer) || passing(err) {
+		return err
+	}
+	return &Unsupported{fmt.Sprintf("it refuses %s: %s", what, err)}
+}
+
+// passing tells whether a server's error will go away by itself.
+func passing(err error) bool {
+	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return strings.Contains(err.Error(), "max number of clients reached")
+}
+
+// Version is the server's version, or "" if it doesn't tell.
+func (s *Store) Version(ctx context.Context) string {
+	info, err := s.client.Info(ctx, "server").Result()
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(info, "redis_version:")
+	version, _, _ := strings.Cut(rest, "\r\n")
+	return version
+}
+
+// Address is where the server is, without secrets.
+func (s *Store) Address() string { return s.client.Options().Addr }

@@ -1,0 +1,227 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/storetest"
+)
+
+func open(t *testing.T, r *proctest.Redis, prefix string) *Store {
+	t.Helper()
+	s, err := Open(Options{Address: r.URL(), Prefix: prefix, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestStore(t *testing.T) {
+	r := proctest.StartRedis(t)
+	var opened atomic.Int64
+	storetest.Run(t, func(t *testing.T, c *storetest.Clock) limiter.Store {
+		s := open(t, r, fmt.Sprint(opened.Add(1), ":"))
+		if c != nil {
+			s.now = c.Micros
+			s.jitter = func() int64 { return 1e6 } // real time must not expire what test time keeps
+		}
+		return s
+	})
+}
+
+var threePerHour = &limiter.Limit{Requests: 3, Period: time.Hour}
+
+func batch(key string, cost int64) *limiter.Batch {
+	return &limiter.Batch{
+		Hits:      []limiter.Hit{{Key: key, Cost: cost, Charge: limiter.Together, Limit: threePerHour}},
+		Decisions: make([]limiter.Decision, 1),
+	}
+}
+
+func decide(t *testing.T, s *Store, key string, cost int64) limiter.Decision {
+	t.Helper()
+	b := batch(key, cost)
+	if err := s.Decide(context.Background(), b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Decisions[0]
+}
+
+func TestAForgottenScriptCostsNobodyARequest(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	for i := range 3 {
+		if err := admin.ScriptFlush(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if d := decide(t, s, "a", 1); !d.Allowed || d.Room != int64(2-i) {
+			t.Errorf("decision %d is %+v", i, d)
+		}
+	}
+}
+
+func TestDamagedValuesCountAsNone(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	ctx := context.Background()
+	for i, value := range []string{"", "x", "-5", "1.5", "1e3", "0x10", "9223372036854775808", "007", " 7", "nan", "inf"} {
+		name := fmt.Sprint("damaged", i)
+		admin.Set(ctx, s.prefix+name, value, 0)
+		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
+		if !first.Allowed || first.Room != 2 || second.Room != 1 {
+			t.Errorf("with %q stored: %+v, then %+v", value, first, second)
+		}
+	}
+	for i, damage := range []func(key string){
+		func(key string) { admin.LPush(ctx, key, 1) },
+		func(key string) { admin.ZAdd(ctx, key, redis.Z{Score: 1, Member: 1}) },
+		func(key string) { admin.HSet(ctx, key, "a", 1) },
+	} {
+		name := fmt.Sprint("type", i)
+		damage(s.prefix + name)
+		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
+		if !first.Allowed || first.Room != 2 || second.Room != 1 {
+			t.Errorf("with a wrong type stored: %+v, then %+v", first, second)
+		}
+	}
+}
+
+func TestEveryKeyExpires(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	ctx := context.Background()
+	decide(t, s, "looked-at", 0)
+	decide(t, s, "given-back", -2)
+	if n := admin.DBSize(ctx).Val(); n != 0 {
+		t.Errorf("a look and a give-back made %d keys", n)
+	}
+	decide(t, s, "a", 1)
+	key := s.prefix + "a"
+	before := admin.PTTL(ctx, key).Val()
+	untilReset := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))
+	if before < untilReset-time.Minute || before > untilReset+11*time.Second {
+		t.Errorf("the key lives for %s, the window for %s", before, untilReset)
+	}
+	decide(t, s, "a", 1)
+	decide(t, s, "a", -1)
+	if after := admin.PTTL(ctx, key).Val(); after > before || after < before-time.Minute {
+		t.Errorf("a charge and a give-back moved the key's expiry from %s to %s", before, after)
+	}
+}
+
+func TestAFullServerIsAnErrorAndCountsNothing(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	ctx := context.Background()
+	decide(t, s, "a", 1)
+	admin.ConfigSet(ctx, "maxmemory", "1")
+	err := s.Decide(ctx, batch("a", 1))
+	if err == nil || !strings.Contains(err.Error(), "OOM") {
+		t.Errorf("the error is %v", err)
+	}
+	admin.ConfigSet(ctx, "maxmemory", "0")
+	if d := decide(t, s, "a", 0); d.Room != 2 {
+		t.Errorf("there is room for %d, want 2", d.Room)
+	}
+}
+
+func TestAnErrorLeavesHitsUndecided(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s := open(t, r, "p:")
+	b := batch("a", 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Decide(ctx, b); err == nil || b.Decisions[0].State != limiter.Undecided {
+		t.Errorf("with a cancelled context: %v, %+v", err, b.Decisions[0])
+	}
+	r.Kill()
+	if err := s.Decide(context.Background(), b); err == nil || b.Decisions[0].State != limiter.Undecided {
+		t.Errorf("with a dead server: %v, %+v", err, b.Decisions[0])
+	}
+}
+
+func TestCheckNamesWhatAServerRefuses(t *testing.T) {
+	r := proctest.StartRedis(t)
+	admin := r.Client()
+	ctx := context.Background()
+	for _, c := range []struct{ user, acl, want string }{
+		{"noeval", "-eval", "it refuses scripts (EVAL) that call TIME: NOPERM"},
+		{"notime", "-time", "it refuses scripts (EVAL) that call TIME"},
+		{"noload", "-script", "it refuses SCRIPT LOAD: NOPERM"},
+	} {
+		if err := admin.ACLSetUser(ctx, c.user, "on", ">secret", "~*", "+@all", c.acl).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(Options{Address: r.Addr, Auth: c.user + ":secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Check(ctx)
+		var refuses *Unsupported
+		if !errors.As(err, &refuses) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v, want %s", c.user, err, c.want)
+		}
+		_ = s.Close()
+	}
+	s := open(t, r, "")
+	if err := s.Check(ctx); err != nil {
+		t.Errorf("a good server: %v", err)
+	}
+	if v := s.Version(ctx); !strings.Contains(v, ".") {
+		t.Errorf("version %q", v)
+	}
+	r.Kill()
+	var refuses *Unsupported
+	if err := s.Check(ctx); err == nil || errors.As(err, &refuses) {
+		t.Errorf("a dead server: %v", err)
+	}
+}
+
+func TestBadAddressesAreNamedWithoutTheirSecrets(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{"", "the address is empty"},
+		{"localhost", `"localhost" is neither a URL, host:port, nor the path of a socket`},
+		{"localhost:redis", "the port is a number from 1 to 65535"},
+		{"redis://u:hunter2@host:99999999/0", "the port is a number from 1 to 65535"},
+		{"redis://u:hunt er2%zz@host/0", "not a Redis URL"},
+		{"http://u:hunter2@host", "not a Redis URL"},
+	} {
+		_, err := Open(Options{Address: c.address})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunt") {
+			t.Errorf("%s: the error is %v, want %s", c.address, err, c.want)
+		}
+	}
+	if _, err := Open(Options{Address: "localhost:6379", Prefix: "a{b}"}); err == nil {
+		t.Error("a brace in the prefix is no error")
+	}
+}
+
+func FuzzParseReply(f *testing.F) {
+	f.Add(int64(1), "", 0)
+	f.Add(int64(1), string(make([]byte, rowSize)), 1)
+	f.Fuzz(func(t *testing.T, now int64, rows string, hits int) {
+		r, err := parseReply([]any{now, rows}, hits)
+		if err != nil || hits > 100 {
+			return
+		}
+		b := &limiter.Batch{Decisions: make([]limiter.Decision, hits)}
+		for i := range hits {
+			b.Hits = append(b.Hits, batch(fmt.Sprint(i), 1).Hits...)
+		}
+		var w rowsByHit
+		r.decide(b, &w)
+		if len(r.rows) != 0 {
+			t.Errorf("%d bytes of the reply are left", len(r.rows))
+		}
+	})
+}
