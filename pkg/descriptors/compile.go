@@ -1,0 +1,225 @@
+package descriptors
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// Options are the settings that rules are compiled by.
+type Options struct {
+	Defaults Defaults
+	// FileOrder makes the first wildcard of a file win that matches, rather than the most specific one.
+	FileOrder bool
+	// StopTogether makes a denied request charge the hits that were denied, and no other. It is
+	// STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT of the service that this one replaces.
+	StopTogether bool
+}
+
+// Compile compiles files, in the order of their names, to a Ruleset and everything that is wrong with them.
+// A file with an Error is left out, and the others are used: of two files with one domain, the first.
+func Compile(files []File, o Options) (*Ruleset, []Problem) {
+	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
+	rs := &Ruleset{domains: map[string]*Domain{}}
+	var problems []Problem
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%+v\n", o)
+	for _, f := range files {
+		fmt.Fprintf(hash, "%s %d\n%s", f.Name, len(f.Data), f.Data)
+		d, ps := compileFile(f, o)
+		if d != nil && rs.domains[d.Name] != nil {
+			ps = append(ps, Problem{File: f.Name, Path: d.Name, Text: fmt.Sprintf(
+				"domain %q is already in %s; put both into one file", d.Name, rs.domains[d.Name].file)})
+			d = nil
+		}
+		if d != nil {
+			rs.domains[d.Name] = d
+			for _, r := range d.rules {
+				rs.Limits += len(r.Limits)
+			}
+		}
+		problems = append(problems, ps...)
+	}
+	rs.Hash = hex.EncodeToString(hash.Sum(nil)[:4])
+	return rs, problems
+}
+
+// compileFile compiles one file. It returns no Domain if the file has an Error.
+func compileFile(f File, o Options) (*Domain, []Problem) {
+	c := compiler{reader: reader{file: f.Name}, options: o}
+	s := c.read(f.Data, o.Defaults)
+	if s == nil {
+		return nil, c.problems
+	}
+	c.domain = &Domain{Name: s.domain, file: f.Name}
+	c.children(&c.domain.root, s.children, nil)
+	c.checkReplaces()
+	slices.SortStableFunc(c.problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	if HasErrors(c.problems) {
+		return nil, c.problems
+	}
+	return c.domain, c.problems
+}
+
+// compiler turns what a reader has read into a Domain.
+type compiler struct {
+	reader
+	options Options
+	domain  *Domain
+	named   []namedLimit
+}
+
+// namedLimit is a limit that takes part in replacing.
+type namedLimit struct {
+	name string
+	spec *descriptorSpec
+}
+
+// children builds the subtree below n. patterns are those of the levels above.
+func (c *compiler) children(n *node, specs []*descriptorSpec, patterns []string) {
+	seen := map[Entry]*yaml.Node{}
+	for _, s := range specs {
+		id := Entry{s.key, s.value}
+		if first := seen[id]; first != nil {
+			c.errorf(s.at, s.path, "the same key and value as at %d:%d; make one of the two", first.Line, first.Column)
+			continue
+		}
+		seen[id] = s.at
+		child := &node{}
+		n.add(s, child)
+		pattern := ""
+		if s.share {
+			pattern = s.value
+		}
+		path := append(slices.Clip(patterns), pattern)
+		child.rule = c.rule(s, path)
+		c.children(child, s.children, path)
+	}
+	if c.options.FileOrder {
+		return
+	}
+	for _, b := range n.children {
+		slices.SortStableFunc(b.wildcards, func(x, y wildcardNode) int {
+			return compareWildcards(x.wildcard, y.wildcard)
+		})
+	}
+}
+
+func (n *node) add(s *descriptorSpec, child *node) {
+	if n.children == nil {
+		n.children = map[string]*branch{}
+	}
+	b := n.children[s.key]
+	if b == nil {
+		b = &branch{}
+		n.children[s.key] = b
+	}
+	switch {
+	case s.value == "":
+		b.any = child
+	case strings.Contains(s.value, "*"):
+		b.wildcards = append(b.wildcards, wildcardNode{newWildcard(s.value), child})
+	default:
+		if b.exact == nil {
+			b.exact = map[string]*node{}
+		}
+		b.exact[s.value] = child
+	}
+}
+
+// rule is the rule of s, or nil if it has no limit.
+func (c *compiler) rule(s *descriptorSpec, patterns []string) *Rule {
+	if s.limit == nil {
+		for _, f := range s.policyAt {
+			c.report(Warning, f.key, join(s.path, f.key.Value), "no effect without a rate_limit beside it")
+		}
+		return nil
+	}
+	r := &Rule{
+		Domain:    c.domain.Name,
+		Path:      s.path,
+		Unlimited: s.limit.unlimited,
+		Role:      s.role(),
+		Charge:    c.charge(s),
+		OnFailure: s.onFailure,
+		Replaces:  s.limit.replaces,
+		Metadata:  s.metadata,
+	}
+	if slices.ContainsFunc(patterns, func(p string) bool { return p != "" }) {
+		r.patterns = patterns
+	}
+	if !s.limit.unlimited {
+		l := s.limit
+		r.Limits = []Limit{{Limit: l.limit, Name: l.name, Unit: l.unit, Multiplier: l.multiplier}}
+	}
+	c.domain.rules = append(c.domain.rules, r)
+	if s.limit.name != "" {
+		c.named = append(c.named, namedLimit{s.limit.name, s})
+	}
+	return r
+}
+
+// role: shadow beats quota, as a shadow rule never denies.
+func (s *descriptorSpec) role() limiter.Role {
+	switch {
+	case s.shadow:
+		return limiter.Shadow
+	case s.quota:
+		return limiter.Quota
+	}
+	return limiter.Enforced
+}
+
+func (c *compiler) charge(s *descriptorSpec) limiter.Charge {
+	switch {
+	case c.options.StopTogether:
+		return limiter.Together | limiter.ChargeDenied
+	case s.countDenied:
+		return limiter.ChargeDenied
+	}
+	return limiter.Together
+}
+
+// checkReplaces refuses limits that replace each other in a circle: a request that meets all of them would
+// meet no limit at all.
+func (c *compiler) checkReplaces() {
+	replaces := map[string][]string{}
+	for _, l := range c.named {
+		replaces[l.name] = append(replaces[l.name], l.spec.limit.replaces...)
+	}
+	for _, l := range c.named {
+		circle := findCircle(replaces, l.name, []string{l.name}, map[string]bool{})
+		if len(circle) > 2 {
+			c.errorf(l.spec.limit.at, l.spec.path+".rate_limit.replaces",
+				"%s: together they leave no limit; delete one of these replaces", strings.Join(circle, " replaces "))
+		}
+	}
+}
+
+// findCircle returns path with a way along replaces from its end back to name, or nil. seen holds the names
+// from which there is no way.
+func findCircle(replaces map[string][]string, name string, path []string, seen map[string]bool) []string {
+	last := path[len(path)-1]
+	if seen[last] {
+		return nil
+	}
+	seen[last] = true
+	for _, next := range replaces[last] {
+		if next == name {
+			return append(slices.Clip(path), name)
+		}
+		if circle := findCircle(replaces, name, append(slices.Clip(path), next), seen); circle != nil {
+			return circle
+		}
+	}
+	return nil
+}

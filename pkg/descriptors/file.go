@@ -1,0 +1,444 @@
+package descriptors
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// File is one rule file as it was read: its name, for messages and for order, and its YAML.
+type File struct {
+	Name string
+	Data []byte
+}
+
+// block is a kind of mapping in a rule file.
+type block uint8
+
+const (
+	fileBlock block = iota
+	defaultsBlock
+	descriptorBlock
+	limitBlock
+	replacesBlock
+)
+
+// blocks lists the keys of each block, and where the block stands, for those who look for a key's place.
+var blocks = [...]struct {
+	place string
+	keys  []string
+}{
+	fileBlock:     {"at the top of the file", []string{"domain", "descriptors", "defaults"}},
+	defaultsBlock: {"in defaults", []string{"algorithm", "count_denied", "on_store_failure"}},
+	descriptorBlock: {"beside key, in the descriptor", []string{
+		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
+		"share_threshold", "detailed_metric", "value_to_metric", "metadata",
+	}},
+	limitBlock: {"inside rate_limit", []string{
+		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "burst",
+	}},
+	replacesBlock: {"in an entry of replaces", []string{"name"}},
+}
+
+func (b block) keys() []string { return blocks[b].keys }
+
+// misplaced says where a key that b does not have belongs, or what it was meant to be.
+func (b block) misplaced(key string) string {
+	if b == limitBlock && slices.Contains(descriptorBlock.keys(), key) {
+		return key + " belongs one level up, beside rate_limit (here the replaced service ignores it)"
+	}
+	if word, ok := nearest(key, b.keys()); ok {
+		return "unknown key; did you mean " + word + "?"
+	}
+	for other := range blocks {
+		if slices.Contains(blocks[other].keys, key) {
+			return fmt.Sprintf("%s does not belong here; it stands %s", key, blocks[other].place)
+		}
+	}
+	return "unknown key; this block has " + strings.Join(b.keys(), ", ")
+}
+
+// spec is one file, read but not yet checked as a whole.
+type spec struct {
+	domain   string
+	at       *yaml.Node
+	children []*descriptorSpec
+}
+
+type descriptorSpec struct {
+	at         *yaml.Node
+	path       string
+	key, value string
+	limit      *limitSpec
+	children   []*descriptorSpec
+
+	shadow, quota                bool
+	share, detailed, valueMetric bool
+	metadata                     map[string]any
+	countDenied                  bool
+	onFailure                    limiter.FailurePolicy
+	policyAt                     []field // flags that mean nothing without a limit
+}
+
+type limitSpec struct {
+	at         *yaml.Node
+	name       string
+	unit       Unit
+	multiplier uint32
+	limit      limiter.Limit
+	unlimited  bool
+	replaces   []string
+}
+
+// Defaults are what a rule does where its file doesn't say.
+type Defaults struct {
+	Algorithm      limiter.Algorithm
+	CountDenied    bool
+	OnStoreFailure limiter.FailurePolicy
+}
+
+// read reads one file. It returns nil if the file can't be used, and says why in r.problems.
+func (r *reader) read(data []byte, d Defaults) *spec {
+	root, ok := r.document(data)
+	if !ok {
+		return nil
+	}
+	s := &spec{at: root}
+	var list *yaml.Node
+	for _, f := range r.fields(root, "", fileBlock) {
+		switch f.key.Value {
+		case "domain":
+			s.domain, s.at = r.text(f.value, "domain"), f.value
+		case "descriptors":
+			list = f.value
+		case "defaults":
+			d = r.defaults(f.value, d)
+		}
+	}
+	if s.domain == "" {
+		r.errorf(s.at, "domain", "a file needs a domain that is not empty, the one that Envoy's filter names")
+	}
+	if list != nil {
+		s.children = r.descriptors(list, s.domain, d, 1)
+	}
+	return s
+}
+
+// document returns the root of the file's first document.
+func (r *reader) document(data []byte) (*yaml.Node, bool) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, next yaml.Node
+	switch err := decoder.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		r.errorf(&yaml.Node{}, "", "nothing in the file; it needs a domain, or delete it")
+		return nil, false
+	case err != nil:
+		r.problems = append(r.problems, yamlProblem(r.file, err))
+		return nil, false
+	}
+	if err := decoder.Decode(&next); err == nil && len(next.Content) > 0 {
+		r.errorf(next.Content[0], "", "a second YAML document; put it into a file of its own")
+	}
+	return r.resolve(doc.Content[0]), true
+}
+
+// yamlProblem turns "yaml: line 3: did not find …" into a problem with its line.
+func yamlProblem(file string, err error) Problem {
+	p := Problem{File: file, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
+	if n, _ := fmt.Sscanf(p.Text, "line %d:", &p.Line); n == 1 {
+		p.Column = 1
+		_, p.Text, _ = strings.Cut(p.Text, ": ")
+	}
+	p.Text = "not valid YAML: " + p.Text
+	return p
+}
+
+func (r *reader) defaults(n *yaml.Node, d Defaults) Defaults {
+	for _, f := range r.fields(n, "defaults", defaultsBlock) {
+		path := "defaults." + f.key.Value
+		switch f.key.Value {
+		case "algorithm":
+			d.Algorithm = r.algorithm(f.value, path)
+		case "count_denied":
+			d.CountDenied = r.flag(f.value, path)
+		case "on_store_failure":
+			d.OnStoreFailure = r.failurePolicy(f.value, path)
+		}
+	}
+	return d
+}
+
+func (r *reader) descriptors(list *yaml.Node, path string, d Defaults, depth int) []*descriptorSpec {
+	if depth > maxDepth {
+		r.errorf(list, path, "descriptors are nested more than %d deep", maxDepth)
+		return nil
+	}
+	items := r.items(list, join(path, "descriptors"))
+	specs := make([]*descriptorSpec, 0, len(items))
+	for _, n := range items {
+		specs = append(specs, r.descriptor(n, path, d, depth))
+	}
+	return specs
+}
+
+func (r *reader) descriptor(n *yaml.Node, parent string, d Defaults, depth int) *descriptorSpec {
+	s := &descriptorSpec{at: n, countDenied: d.CountDenied, onFailure: d.OnStoreFailure}
+	r.identity(s, n, parent)
+	fields := r.fields(n, s.path, descriptorBlock)
+	if s.key == "" && fields != nil {
+		r.errorf(n, s.path, "a descriptor needs a key that is not empty")
+	}
+	for _, f := range fields {
+		r.descriptorField(s, f, d, depth)
+	}
+	return s
+}
+
+// identity reads key and value before anything else, since they are the path of the rest.
+func (r *reader) identity(s *descriptorSpec, n *yaml.Node, parent string) {
+	s.path = join(parent, "descriptors")
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for _, f := range r.merged(n, parent, 0) {
+		switch f.key.Value {
+		case "key":
+			s.key, s.at = r.text(f.value, join(parent, "key")), f.key
+		case "value":
+			s.value = r.text(f.value, join(parent, "value"))
+		}
+	}
+	if s.key != "" {
+		s.path = join(parent, ruleName(s.key, s.value))
+	}
+}
+
+func ruleName(key, value string) string {
+	if value == "" {
+		return key
+	}
+	return key + "_" + value
+}
+
+func (r *reader) descriptorField(s *descriptorSpec, f field, d Defaults, depth int) {
+	path := join(s.path, f.key.Value)
+	switch f.key.Value {
+	case "rate_limit":
+		if !isNull(f.value) {
+			s.limit = r.limit(f, path, d)
+		}
+	case "descriptors":
+		s.children = r.descriptors(f.value, s.path, d, depth+1)
+	case "shadow_mode":
+		s.shadow = r.policyFlag(s, f, path)
+	case "quota_mode":
+		s.quota = r.policyFlag(s, f, path)
+	case "count_denied":
+		s.countDenied = r.flag(f.value, path)
+		s.policyAt = append(s.policyAt, f)
+	case "on_store_failure":
+		s.onFailure = r.failurePolicy(f.value, path)
+		s.policyAt = append(s.policyAt, f)
+	case "detailed_metric":
+		s.detailed = r.policyFlag(s, f, path)
+	case "value_to_metric":
+		s.valueMetric = r.flag(f.value, path)
+	case "share_threshold":
+		if s.share = r.flag(f.value, path); s.share && !strings.Contains(s.value, "*") {
+			r.errorf(f.key, path, "share_threshold needs a value with a * in it, whose matches then share one counter")
+		}
+	case "metadata":
+		s.metadata = r.metadata(f.value, path)
+	}
+}
+
+// policyFlag is a flag that acts only beside a rate_limit.
+func (r *reader) policyFlag(s *descriptorSpec, f field, path string) bool {
+	on := r.flag(f.value, path)
+	if on {
+		s.policyAt = append(s.policyAt, f)
+	}
+	return on
+}
+
+func (r *reader) limit(f field, path string, d Defaults) *limitSpec {
+	s := &limitSpec{at: f.key, multiplier: 1, limit: limiter.Limit{Algorithm: d.Algorithm}}
+	written := map[string]*yaml.Node{}
+	for _, g := range r.fields(f.value, path, limitBlock) {
+		written[g.key.Value] = g.key
+		r.limitField(s, g, join(path, g.key.Value))
+	}
+	if f.value.Kind == yaml.MappingNode {
+		r.checkLimit(s, written, path)
+	}
+	return s
+}
+
+func (r *reader) limitField(s *limitSpec, f field, path string) {
+	switch f.key.Value {
+	case "unit":
+		var ok bool
+		if s.unit, ok = ParseUnit(r.text(f.value, path)); !ok {
+			r.errorf(f.value, path, "unknown unit %s; %s", describe(f.value), unitMend(f.value.Value))
+		}
+	case "requests_per_unit":
+		s.limit.Requests = r.number(f.value, path)
+	case "unit_multiplier":
+		if s.multiplier = r.number(f.value, path); s.multiplier == 0 && f.value.Value == "0" {
+			r.errorf(f.value, path, "unit_multiplier is at least 1")
+		}
+	case "unlimited":
+		s.unlimited = r.flag(f.value, path)
+	case "name":
+		s.name = r.text(f.value, path)
+	case "replaces":
+		s.replaces = r.replaces(f.value, path)
+	case "algorithm":
+		s.limit.Algorithm = r.algorithm(f.value, path)
+	case "burst":
+		s.limit.Burst = r.number(f.value, path)
+	}
+}
+
+// unitMend says what to write instead of a unit that does not exist: "15m" is a common wish.
+func unitMend(text string) string {
+	var n uint32
+	var letter string
+	if k, _ := fmt.Sscanf(text, "%d%s", &n, &letter); k == 2 && n > 0 {
+		for u := Second; u.Valid(); u++ {
+			if strings.HasPrefix(u.String(), strings.ToLower(letter[:1])) {
+				return fmt.Sprintf("write unit: %s and unit_multiplier: %d", u, n)
+			}
+		}
+	}
+	return "units are second, minute, hour, day, week, month, year" + suggest(text, unitNames())
+}
+
+func unitNames() []string {
+	names := make([]string, 0, len(units))
+	for _, u := range units[Second:] {
+		names = append(names, u.name)
+	}
+	return names
+}
+
+func (r *reader) checkLimit(s *limitSpec, written map[string]*yaml.Node, path string) {
+	if s.unlimited {
+		if at := written["unit"]; at != nil {
+			r.errorf(at, join(path, "unit"), "an unlimited rate_limit has no unit; delete the line, or unlimited")
+		}
+		return
+	}
+	if written["unit"] == nil {
+		r.errorf(s.at, path, "unit is missing; write second, minute, hour, day, week, month or year")
+	}
+	if written["requests_per_unit"] == nil {
+		r.errorf(s.at, path, "requests_per_unit is missing; write 0 to refuse everything")
+	}
+	if !s.unit.Valid() {
+		return
+	}
+	period, ok := s.unit.Period(s.multiplier)
+	if s.limit.Period = period; !ok {
+		s.limit.Period = limiter.MaxPeriod + 1
+	}
+	if err := s.limit.Validate(); err != nil {
+		r.errorf(s.at, path, "%s", err)
+	}
+	if slices.Contains(s.replaces, s.name) && s.name != "" {
+		r.errorf(written["replaces"], join(path, "replaces"), "a limit can't replace itself; delete %q", s.name)
+	}
+}
+
+func (r *reader) replaces(n *yaml.Node, path string) []string {
+	var names []string
+	for _, item := range r.items(n, path) {
+		name := ""
+		for _, f := range r.fields(item, path, replacesBlock) {
+			if f.key.Value == "name" {
+				name = r.text(f.value, join(path, "name"))
+			}
+		}
+		if name == "" && item.Kind == yaml.MappingNode {
+			r.errorf(item, path, "an entry of replaces needs the name of the limit that it replaces")
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+func (r *reader) algorithm(n *yaml.Node, path string) limiter.Algorithm {
+	a, err := limiter.ParseAlgorithm(r.text(n, path))
+	if err != nil {
+		r.errorf(n, path, "%s", err)
+	}
+	return a
+}
+
+func (r *reader) failurePolicy(n *yaml.Node, path string) limiter.FailurePolicy {
+	p, err := limiter.ParseFailurePolicy(r.text(n, path))
+	if err != nil {
+		r.errorf(n, path, "%s", err)
+	}
+	return p
+}
+
+// metadata is a mapping in the terms of JSON: strings, float64, booleans, nil, lists and mappings of them.
+func (r *reader) metadata(n *yaml.Node, path string) map[string]any {
+	if isNull(n) {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		r.errorf(n, path, "want a mapping, got %s", describe(n))
+		return nil
+	}
+	m, _ := r.json(n, path, 0).(map[string]any)
+	return m
+}
+
+func (r *reader) json(n *yaml.Node, path string, depth int) any {
+	switch n = r.resolve(n); {
+	case depth > maxDepth:
+		r.errorf(n, path, "metadata is nested more than %d deep", maxDepth)
+	case n.Kind == yaml.MappingNode:
+		m := map[string]any{}
+		for _, f := range r.merged(n, path, 0) {
+			m[f.key.Value] = r.json(f.value, join(path, f.key.Value), depth+1)
+		}
+		return m
+	case n.Kind == yaml.SequenceNode:
+		list := make([]any, len(n.Content))
+		for i, c := range n.Content {
+			list[i] = r.json(c, path, depth+1)
+		}
+		return list
+	default:
+		return r.scalar(n, path)
+	}
+	return nil
+}
+
+// scalar is a metadata value. Numbers are float64, as in google.protobuf.Struct; what is neither number,
+// boolean nor null is the text as written.
+func (r *reader) scalar(n *yaml.Node, path string) any {
+	var number float64
+	switch n.Tag {
+	case "!!null":
+		return nil
+	case "!!bool":
+		return strings.EqualFold(n.Value, "true")
+	case "!!int", "!!float":
+		if err := n.Decode(&number); err != nil || number != number || number > 1e308 || number < -1e308 {
+			r.errorf(n, path, "%s is not a number that metadata can hold; put it in quotes", n.Value)
+		}
+		return number
+	}
+	return n.Value
+}

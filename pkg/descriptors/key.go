@@ -1,0 +1,68 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+	"time"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// maxPlainName is the longest counter name that is kept as it is; of longer ones the entries are hashed.
+const maxPlainName = 128
+
+// Entry is one key and value of a request's descriptor.
+type Entry struct {
+	Key, Value string
+}
+
+// Counter is what a descriptor is counted as.
+type Counter struct {
+	Domain  string
+	Entries []Entry
+	// Rule is what the entries matched, or nil: a descriptor that no rule matches, of any domain, is counted
+	// too if its request brings a limit along.
+	Rule *Rule
+}
+
+// AppendName appends the name of the counter under limit l, which need not be a limit of the rule, to dst.
+//
+// The name is the domain and each entry as key and value, every part behind its own length, then the
+// algorithm and period: "4:demo4:user=3:ann/fixed_window60". Where a rule lets all values that a pattern
+// matches share one counter, "~" and the pattern stand for "=" and the value. So no two different inputs have
+// one name, whatever a client puts into a header: a reader from the left knows at each byte what it looks at.
+// The name holds no limit, so an edit of requests_per_unit keeps the count. Entries that would make it longer
+// than maxPlainName are replaced by 128 bits of their SHA-256, marked by #, where entries start with a digit.
+func (c Counter) AppendName(dst []byte, l *limiter.Limit) []byte {
+	start := len(dst)
+	dst = appendPart(dst, c.Domain)
+	first := len(dst)
+	for i, e := range c.Entries {
+		dst = appendPart(dst, e.Key)
+		if pattern := c.pattern(i); pattern != "" {
+			dst = appendPart(append(dst, '~'), pattern)
+		} else {
+			dst = appendPart(append(dst, '='), e.Value)
+		}
+	}
+	if len(dst)-start > maxPlainName {
+		sum := sha256.Sum256(dst[first:])
+		dst = hex.AppendEncode(append(dst[:first], '#'), sum[:16])
+	}
+	dst = append(append(dst, '/'), l.Algorithm.String()...)
+	return strconv.AppendInt(dst, int64(l.Period/time.Second), 10)
+}
+
+// pattern is what stands in for the value of entry i, or "".
+func (c Counter) pattern(i int) string {
+	if c.Rule == nil || i >= len(c.Rule.patterns) {
+		return ""
+	}
+	return c.Rule.patterns[i]
+}
+
+func appendPart(dst []byte, s string) []byte {
+	dst = strconv.AppendInt(dst, int64(len(s)), 10)
+	return append(append(dst, ':'), s...)
+}

@@ -1,0 +1,213 @@
+package descriptors_test
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// entries reads "a=1 b=2".
+func entries(text string) []descriptors.Entry {
+	var list []descriptors.Entry
+	for _, word := range strings.Fields(text) {
+		key, value, _ := strings.Cut(word, "=")
+		list = append(list, descriptors.Entry{Key: key, Value: value})
+	}
+	return list
+}
+
+const matchRules = `
+domain: d
+descriptors:
+  - {key: ip, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: ip, value: friend}
+  - {key: ip, value: foe, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - key: a
+    value: one
+    rate_limit: {unit: day, requests_per_unit: 15}
+    descriptors:
+      - {key: sub, rate_limit: {unit: hour, requests_per_unit: 5}}
+      - {key: sub, value: vip, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - key: a
+    descriptors: [{key: other, rate_limit: {unit: hour, requests_per_unit: 6}}]
+  - {key: path, value: "/api/*", rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: path, value: "/api/admin/*", rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: path, value: "/api/*/edit", rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: path, value: "*", rate_limit: {unit: hour, requests_per_unit: 4}}
+  - {key: mid, value: "one*two*tri", rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: "star*", rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: user, value: admin_x, rate_limit: {unit: hour, requests_per_unit: 2}}
+`
+
+func TestMatching(t *testing.T) {
+	domain := compile(t, descriptors.Options{}, matchRules).Domain("d")
+	for _, c := range []struct{ entries, want string }{
+		{"ip=1", "d.ip"},
+		{"ip=", "d.ip"},
+		{"ip=foe", "d.ip_foe"},
+		{"ip=friend", ""}, // an exact value without a limit is an exemption
+		{"IP=1", ""},
+		{"", ""},
+		{"a=one", "d.a_one"},
+		{"a=one sub=x", "d.a_one.sub"},
+		{"a=one sub=vip", "d.a_one.sub_vip"},
+		{"a=one other=x", ""}, // no way back to the a without a value
+		{"a=two other=x", "d.a.other"},
+		{"a=two", ""},
+		{"ip=1 sub=x", ""}, // deeper than its rule
+		{"sub=x a=one", ""},
+		{"path=/api/x", "d.path_/api/*"},
+		{"path=/api/admin/x", "d.path_/api/admin/*"},
+		{"path=/api/admin/edit", "d.path_/api/admin/*"}, // the longest literal prefix
+		{"path=/api/x/edit", "d.path_/api/*/edit"},      // then the most literal characters
+		{"path=/other", "d.path_*"},
+		{"path=", "d.path_*"},
+		{"mid=onetwotri", "d.mid_one*two*tri"},
+		{"mid=one1two2tri", "d.mid_one*two*tri"},
+		{"mid=onetwotri2", ""},
+		{"mid=onetri", ""},
+		{"mid=onetritwo", ""},
+		{"mid=onetwtri", ""},
+		{"star*=x", "d.star*"}, // a star in a key is a star
+		{"starry=x", ""},
+		{"user_admin=x", ""}, // key and value are a pair, not one text
+		{"user=admin_x", "d.user_admin_x"},
+	} {
+		got := ""
+		if r := domain.Match(entries(c.entries)); r != nil {
+			got = r.Path
+		}
+		if got != c.want {
+			t.Errorf("%s matches %q, want %q", c.entries, got, c.want)
+		}
+	}
+}
+
+func TestTheFirstWildcardOfAFileWinsWhereAsked(t *testing.T) {
+	domain := compile(t, descriptors.Options{FileOrder: true}, matchRules).Domain("d")
+	if r := domain.Match(entries("path=/api/admin/x")); r.Path != "d.path_/api/*" {
+		t.Errorf("it matches %s", r.Path)
+	}
+}
+
+func TestMatchingAllocatesNothing(t *testing.T) {
+	domain := compile(t, descriptors.Options{}, matchRules).Domain("d")
+	list := entries("a=one sub=vip")
+	if n := testing.AllocsPerRun(100, func() { domain.Match(list) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestUnmatchedNamesTheNearestRule(t *testing.T) {
+	rules := compile(t, descriptors.Options{}, matchRules)
+	for _, c := range []struct{ domain, entries, want string }{
+		{"d", "Path=/x", "no rule matches Path=/x in domain d: did you mean `path`?"},
+		{"d", "sub=x", "no rule matches sub=x in domain d: `sub` stands below d.a_one"},
+		{"d", "ip=1 sub=x", "the rules end after entry 1; a descriptor must be as deep as its rule"},
+		{"d", "a=two", "the rules go on below it with `other`; a descriptor must be as deep as its rule"},
+		{"d", "a=one sbu=x", "did you mean `sub`?"},
+		{"d", "user=admin-x", "`user` has no rule for this value: did you mean `admin_x`?"},
+		{"d", "ip=friend", "the descriptor is known, and has no rate_limit"},
+		{"d", "", "no rule matches a descriptor without entries in domain d"},
+		{"D", "ip=1", "no rules for domain D: did you mean `d`?"},
+	} {
+		if got := rules.Unmatched(c.domain, entries(c.entries)); !strings.Contains(got, c.want) {
+			t.Errorf("%s %s: %s, want %s", c.domain, c.entries, got, c.want)
+		}
+	}
+}
+
+var hourly = &limiter.Limit{Requests: 1, Period: 3600e9}
+
+func TestCounterNames(t *testing.T) {
+	rules := compile(t, descriptors.Options{}, `
+domain: d
+descriptors:
+  - key: f
+    value: "pub/*"
+    share_threshold: true
+    descriptors: [{key: g, rate_limit: {unit: hour, requests_per_unit: 1}}]
+`)
+	list := entries("f=pub/a g=1")
+	rule := rules.Domain("d").Match(list)
+	name := func(r *descriptors.Rule, list []descriptors.Entry, l *limiter.Limit) string {
+		return string(descriptors.Counter{Domain: "d", Entries: list, Rule: r}.AppendName(nil, l))
+	}
+	if got := name(nil, entries("user=ann"), hourly); got != "1:d4:user=3:ann/fixed_window3600" {
+		t.Errorf("the name is %s", got)
+	}
+	if got := name(rule, list, hourly); got != "1:d1:f~5:pub/*1:g=1:1/fixed_window3600" {
+		t.Errorf("the shared name is %s", got)
+	}
+	if name(rule, list, hourly) != name(rule, entries("f=pub/b g=1"), hourly) {
+		t.Error("two values of a shared pattern have two names")
+	}
+	if name(rule, list, hourly) == name(nil, entries("f=pub/* g=1"), hourly) {
+		t.Error("a value that looks like the pattern has the pattern's name")
+	}
+	if other := (&limiter.Limit{Requests: 9, Period: 3600e9}); name(nil, list, hourly) != name(nil, list, other) {
+		t.Error("an edit of the number starts a new count")
+	}
+	if other := (&limiter.Limit{Requests: 1, Period: 60e9}); name(nil, list, hourly) == name(nil, list, other) {
+		t.Error("two periods have one name")
+	}
+	long := name(nil, entries("user="+strings.Repeat("x", 500)), hourly)
+	if len(long) > 128+40 || !strings.Contains(long, "1:d#") {
+		t.Errorf("the name of a long value is %s", long)
+	}
+}
+
+// The fuzzer looks for two different inputs with one name. An input is cut at zero bytes into a domain, keys
+// and values.
+func FuzzCounterNamesNeverCollide(f *testing.F) {
+	f.Add("d\x00user\x00x_role_admin", "d\x00user\x00x\x00role\x00admin")
+	f.Add("d\x004:user\x003:ann", "d4:user\x003:ann\x00")
+	f.Add("d\x00a\x00"+strings.Repeat("x", 200), "d#\x00a\x00"+strings.Repeat("x", 200))
+	f.Fuzz(func(t *testing.T, a, b string) {
+		ca, cb := cut(a), cut(b)
+		same := string(ca.AppendName(nil, hourly)) == string(cb.AppendName(nil, hourly))
+		if same != equal(ca, cb) {
+			t.Errorf("%s and %s: same name %t", hex.EncodeToString([]byte(a)), hex.EncodeToString([]byte(b)), same)
+		}
+	})
+}
+
+func TestCounterNamesNeverCollide(t *testing.T) {
+	text := rapid.StringOf(rapid.RuneFrom([]rune("\x00\x000123:=~#/ab")))
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := cut(text.Draw(t, "a")), cut(text.Draw(t, "b"))
+		if !equal(a, b) && string(a.AppendName(nil, hourly)) == string(b.AppendName(nil, hourly)) {
+			t.Errorf("%+v and %+v have one name", a, b)
+		}
+	})
+}
+
+func cut(text string) descriptors.Counter {
+	parts := strings.Split(text, "\x00")
+	c := descriptors.Counter{Domain: parts[0]}
+	for i := 1; i < len(parts); i += 2 {
+		e := descriptors.Entry{Key: parts[i]}
+		if i+1 < len(parts) {
+			e.Value = parts[i+1]
+		}
+		c.Entries = append(c.Entries, e)
+	}
+	return c
+}
+
+func equal(a, b descriptors.Counter) bool {
+	if a.Domain != b.Domain || len(a.Entries) != len(b.Entries) {
+		return false
+	}
+	for i := range a.Entries {
+		if a.Entries[i] != b.Entries[i] {
+			return false
+		}
+	}
+	return true
+}

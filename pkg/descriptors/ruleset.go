@@ -1,0 +1,119 @@
+package descriptors
+
+import (
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// Ruleset is what a set of rule files compiles to. It is immutable, needs no lock, and any number of
+// goroutines may use it.
+type Ruleset struct {
+	domains map[string]*Domain
+	// Hash names the rules: equal files, defaults and options have equal hashes. It is eight hex digits.
+	Hash string
+	// Limits is the number of limits in all domains.
+	Limits int
+}
+
+// Domain is the rules of one domain.
+type Domain struct {
+	// Name is what Envoy's filter sends.
+	Name string
+
+	file string
+	root node
+	// rules in the order of their files
+	rules []*Rule
+}
+
+// Rule is a descriptor of a rule file that has a rate_limit.
+type Rule struct {
+	// Domain is the name of the rule's domain.
+	Domain string
+	// Path is the domain and each level's key, with _value where there is one: shop.tenant_acme.user.
+	Path string
+	// Limits are decided together. An Unlimited rule has none.
+	Limits    []Limit
+	Unlimited bool
+	// Role is what a denial does to the request, Charge what a denied hit costs, OnFailure who answers for
+	// hits that the store can't decide.
+	Role      limiter.Role
+	Charge    limiter.Charge
+	OnFailure limiter.FailurePolicy
+	// Replaces names limits that are not asked when this rule matches in the same request.
+	Replaces []string
+	// Metadata is the rule's own, for the answer; in the terms of JSON. It is shared and never written.
+	Metadata map[string]any
+
+	patterns []string // by level, the pattern that stands in for the value in counter names, or ""
+}
+
+// Limit is one rate_limit of a rule.
+type Limit struct {
+	limiter.Limit
+	// Name is the limit's name, or "".
+	Name       string
+	Unit       Unit
+	Multiplier uint32
+}
+
+// node is a place in a domain's tree.
+type node struct {
+	children map[string]*branch // by key
+	rule     *Rule              // nil: a descriptor that ends here has no limit
+}
+
+// branch is all children of a node that have one key.
+type branch struct {
+	exact     map[string]*node
+	wildcards []wildcardNode // in order of precedence
+	any       *node
+}
+
+type wildcardNode struct {
+	wildcard
+	*node
+}
+
+// Domain returns the rules of a domain, or nil if no file names it.
+func (rs *Ruleset) Domain(name string) *Domain { return rs.domains[name] }
+
+// Domains calls yield for every domain, in no particular order.
+func (rs *Ruleset) Domains(yield func(*Domain) bool) {
+	for _, d := range rs.domains {
+		if !yield(d) {
+			return
+		}
+	}
+}
+
+// Rules returns the domain's rules in the order of its file. The caller must not change them.
+func (d *Domain) Rules() []*Rule { return d.rules }
+
+// Match finds the rule for a descriptor, or nil. At each level an exact value wins over wildcards, these in
+// order of precedence, and a wildcard over a rule with the key alone; there is no way back. A rule matches
+// only a descriptor of as many entries as the rule is deep.
+func (d *Domain) Match(entries []Entry) *Rule {
+	n := &d.root
+	for i := range entries {
+		if n = n.child(&entries[i]); n == nil {
+			return nil
+		}
+	}
+	return n.rule
+}
+
+func (n *node) child(e *Entry) *node {
+	b := n.children[e.Key]
+	if b == nil {
+		return nil
+	}
+	if n := b.exact[e.Value]; n != nil {
+		return n
+	}
+	for i := range b.wildcards {
+		if b.wildcards[i].matches(e.Value) {
+			return b.wildcards[i].node
+		}
+	}
+	return b.any
+}
