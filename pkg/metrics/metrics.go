@@ -1,0 +1,145 @@
+// Package metrics counts what the service does for Prometheus. Its series are bounded by the rules that are
+// loaded: no text that a client chooses becomes a label.
+package metrics
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/rls"
+)
+
+// Metrics is a registry of its own. Any number of goroutines may use it.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	requests, decisions, hits, unmatched *prometheus.CounterVec
+	badOverrides, degraded               *prometheus.CounterVec
+	storeErrors, reloadFailures          prometheus.Counter
+	duration                             prometheus.Histogram
+	config, rules                        *prometheus.GaugeVec
+	reloadOK, reloadTime                 prometheus.Gauge
+}
+
+// latencyBuckets suit a caller that waits for 20 ms.
+var latencyBuckets = []float64{
+	.00025, .0005, .001, .002, .005, .01, .015, .02, .03, .05, .1,
+}
+
+// New returns metrics for a build of the given version.
+func New(version string) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.requests = m.counters("requests_total", "Calls answered.", "domain", "code")
+	m.decisions = m.counters("decisions_total", "Descriptors decided, by rule and result.", "domain", "rule", "result")
+	m.hits = m.counters("hits_total", "What those descriptors cost, give-backs apart.", "domain", "rule", "result")
+	m.unmatched = m.counters("unmatched_descriptors_total",
+		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
+	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
+	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy")
+	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.").WithLabelValues()
+	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
+	m.config = m.gauges("config_info", "The rules in force; 1.", "hash", "source")
+	m.rules = m.gauges("rules", "Rules in force.", "domain")
+	m.reloadOK = m.gauges("config_last_reload_successful", "1 if the last load had no error.").WithLabelValues()
+	m.reloadTime = m.gauges("config_last_reload_success_timestamp_seconds", "When rules were last loaded.").WithLabelValues()
+	m.gauges("build_info", "The running build; 1.", "version").WithLabelValues(version).Set(1)
+	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "request_duration_seconds", Help: "Time to answer a call.", Buckets: latencyBuckets,
+	})
+	m.registry.MustRegister(m.duration, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+const namespace = "envoy_rls"
+
+func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.registry.MustRegister(v)
+	return v
+}
+
+// CounterFunc adds a counter without labels whose value is asked for when it is read.
+func (m *Metrics) CounterFunc(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewCounterFunc(
+		prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, value))
+}
+
+// Handler serves the metrics in the format that the client asks for.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})
+}
+
+// Loaded says which rules are in force since now, and whether every file of theirs was good. All their
+// series exist from now on, at 0, so that the first refusal is an increase.
+func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
+	m.config.Reset()
+	m.config.WithLabelValues(rules.Hash, source).Set(1)
+	m.rules.Reset()
+	for d := range rules.Domains {
+		m.rules.WithLabelValues(d.Name).Set(float64(len(d.Rules())))
+		for _, r := range d.Rules() {
+			for _, result := range []rls.Result{rls.ResultOK, rls.ResultOverLimit} {
+				m.decisions.WithLabelValues(d.Name, r.Path, string(result))
+			}
+		}
+	}
+	m.reloadTime.SetToCurrentTime()
+	m.reloaded(good)
+}
+
+// Refused says that a load changed nothing, since it had errors.
+func (m *Metrics) Refused() { m.reloaded(false) }
+
+func (m *Metrics) reloaded(good bool) {
+	if good {
+		m.reloadOK.Set(1)
+		return
+	}
+	m.reloadOK.Set(0)
+	m.reloadFailures.Inc()
+}
+
+// Events returns what to give to an rls.Service.
+func (m *Metrics) Events() rls.Events {
+	return rls.Events{
+		Request:     m.request,
+		Decision:    m.decision,
+		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
+		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
+		Degraded: func(domain string, policy limiter.FailurePolicy) {
+			m.degraded.WithLabelValues(domain, policy.String()).Inc()
+		},
+		StoreFailed: func(error) { m.storeErrors.Inc() },
+	}
+}
+
+func (m *Metrics) request(domain string, code codes.Code, overLimit bool, took time.Duration) {
+	label := "ok"
+	switch {
+	case code != codes.OK:
+		label = "error"
+	case overLimit:
+		label = "over_limit"
+	}
+	m.requests.WithLabelValues(domain, label).Inc()
+	m.duration.Observe(took.Seconds())
+}
+
+func (m *Metrics) decision(rule *descriptors.Rule, result rls.Result, cost int64) {
+	m.decisions.WithLabelValues(rule.Domain, rule.Path, string(result)).Inc()
+	m.hits.WithLabelValues(rule.Domain, rule.Path, string(result)).Add(float64(max(cost, 0)))
+}

@@ -1,0 +1,63 @@
+package rls
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// Result is what became of one descriptor, in the words of the metrics.
+type Result string
+
+// The results.
+const (
+	ResultOK              Result = "ok"
+	ResultOverLimit       Result = "over_limit"
+	ResultShadowOverLimit Result = "shadow_over_limit"
+	ResultUnlimited       Result = "unlimited"
+	ResultReplaced        Result = "replaced"
+)
+
+// Events are told what happens, for metrics and logs. Every function may be nil, is called on the request's
+// own goroutine, many at once, and must return soon. A domain is "" where no rules name it: names that
+// clients choose never become labels.
+type Events struct {
+	// Request ends a call. overLimit is meaningful if code is OK.
+	Request func(domain string, code codes.Code, overLimit bool, took time.Duration)
+	// Decision is told of each descriptor that matched a rule.
+	Decision func(rule *descriptors.Rule, result Result, cost int64)
+	// Unmatched is told of each descriptor for which there is neither a rule nor a limit of its own.
+	Unmatched func(domain string)
+	// BadOverride is told of each limit in a request that can't be used.
+	BadOverride func(domain string)
+	// Degraded is told of each hit that its failure policy answered for.
+	Degraded func(domain string, policy limiter.FailurePolicy)
+	// StoreFailed is told of each error of the store.
+	StoreFailed func(err error)
+}
+
+// filled returns e with functions that do nothing in place of nil.
+func (e Events) filled() Events {
+	if e.Request == nil {
+		e.Request = func(string, codes.Code, bool, time.Duration) {}
+	}
+	if e.Decision == nil {
+		e.Decision = func(*descriptors.Rule, Result, int64) {}
+	}
+	if e.Unmatched == nil {
+		e.Unmatched = func(string) {}
+	}
+	if e.BadOverride == nil {
+		e.BadOverride = func(string) {}
+	}
+	if e.Degraded == nil {
+		e.Degraded = func(string, limiter.FailurePolicy) {}
+	}
+	if e.StoreFailed == nil {
+		e.StoreFailed = func(error) {}
+	}
+	return e
+}

@@ -1,0 +1,38 @@
+package rls
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+)
+
+// A client that sends ExplainHeader learns in ExplainTrailer, one value for each descriptor in order, which
+// rule matched: its path, else why there is none, in words.
+const (
+	ExplainHeader  = "envoy-rls-explain"
+	ExplainTrailer = "envoy-rls-explained-bin"
+)
+
+func wantsExplanation(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, ExplainHeader)) > 0
+}
+
+// explain sends what ExplainTrailer promises. It can't fail the call, which has been decided.
+func (c *call) explain(ctx context.Context) {
+	words := make([]string, 0, 2*len(c.descriptors))
+	for i := range c.descriptors {
+		words = append(words, ExplainTrailer, c.explanation(&c.descriptors[i]))
+	}
+	_ = grpc.SetTrailer(ctx, metadata.Pairs(words...))
+}
+
+func (c *call) explanation(d *descriptor) string {
+	switch {
+	case d.rule != nil:
+		return d.rule.Path
+	case d.overridden:
+		return "override"
+	}
+	return c.rules.Unmatched(c.request.GetDomain(), d.entries)
+}

@@ -1,0 +1,105 @@
+package rls
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// MaxHits is the most hits that one request may come to.
+const MaxHits = 256
+
+// Options are a Service's settings.
+type Options struct {
+	// Defaults are for limits that a request brings along and no rule stands behind.
+	Defaults descriptors.Defaults
+	// Headers says which response headers an answer carries.
+	Headers HeaderOptions
+	// DynamicMetadata adds the request, and the metadata of the rules it passed, to the answer.
+	DynamicMetadata bool
+	// Compat keeps what users of envoyproxy/ratelimit may have come to rely on: a look passes at exactly
+	// the limit, a limit in a request takes the place of its whole rule and is ignored in unknown domains,
+	// shadow rules show their limit in statuses, and errors have code Unknown.
+	Compat bool
+	// Events are told what happens.
+	Events Events
+}
+
+// Service implements RateLimitService over a Store. Any number of goroutines may use it.
+type Service struct {
+	ratelimit.UnimplementedRateLimitServiceServer
+
+	rules   atomic.Pointer[descriptors.Ruleset]
+	store   limiter.Store
+	options Options
+	events  Events
+	calls   sync.Pool // of *call
+}
+
+// New returns a Service without rules: until SetRules, every call fails.
+func New(store limiter.Store, o Options) *Service {
+	return &Service{
+		store: store, options: o, events: o.Events.filled(), calls: sync.Pool{New: func() any { return new(call) }},
+	}
+}
+
+// SetRules puts rules in force, for calls that begin from now on.
+func (s *Service) SetRules(rules *descriptors.Ruleset) { s.rules.Store(rules) }
+
+// Rules returns the rules in force, or nil.
+func (s *Service) Rules() *descriptors.Ruleset { return s.rules.Load() }
+
+// ShouldRateLimit implements RateLimitService. Its errors carry gRPC codes: InvalidArgument for a request
+// that is wrong (Unknown if Compat is set), Unavailable while there are no rules, and when the store fails
+// and a rule wants the caller to decide.
+func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	began := time.Now()
+	rules := s.rules.Load()
+	if err := s.check(req, rules); err != nil {
+		s.events.Request("", status.Code(err), false, time.Since(began))
+		return nil, err
+	}
+	c := newCall(s, req, rules)
+	defer c.release()
+	err := c.decide(ctx)
+	if err != nil {
+		s.events.Request(c.label(), status.Code(err), false, time.Since(began))
+		return nil, err
+	}
+	answer := c.answer()
+	if wantsExplanation(ctx) {
+		c.explain(ctx)
+	}
+	over := answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+	s.events.Request(c.label(), codes.OK, over, time.Since(began))
+	return answer, nil
+}
+
+// check tells what is wrong with a request before it is looked at; the texts are those of the service that
+// this one replaces.
+func (s *Service) check(req *ratelimit.RateLimitRequest, rules *descriptors.Ruleset) error {
+	switch {
+	case rules == nil:
+		return s.errorf(codes.Unavailable, "no rate limit configuration loaded")
+	case req.GetDomain() == "":
+		return s.errorf(codes.InvalidArgument, "rate limit domain must not be empty")
+	case len(req.GetDescriptors()) == 0:
+		return s.errorf(codes.InvalidArgument, "rate limit descriptor list must not be empty")
+	}
+	return nil
+}
+
+func (s *Service) errorf(code codes.Code, format string, args ...any) error {
+	if s.options.Compat {
+		code = codes.Unknown
+	}
+	return status.Errorf(code, format, args...)
+}
