@@ -1,0 +1,153 @@
+// Command envoy-rls is a rate limit service for Envoy.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// The exit codes.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// compatName is the service whose place this one can take, and the value of --compat.
+const compatName = "envoyproxy-ratelimit"
+
+// commandLine is everything that can be asked of the program.
+type commandLine struct {
+	Serve   serveCommand   `cmd:"" help:"Run the service. Without flags: in memory, with the rules in ./config."`
+	Call    callCommand    `cmd:"" help:"Ask a running service what Envoy would ask, and print its answer in words."`
+	Version versionCommand `cmd:"" help:"Print the version."`
+}
+
+// streams are where a command writes.
+type streams struct {
+	out, err io.Writer
+}
+
+func main() {
+	os.Exit(run(os.Args, streams{os.Stdout, os.Stderr}))
+}
+
+// exitCode is an error that is an exit code and has been told of.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// run is the program: args are its name and arguments. Under the name ratelimit it is "serve" in compat mode.
+func run(args []string, s streams) int {
+	name, args := filepath.Base(args[0]), args[1:]
+	compat := name == "ratelimit" || wantsCompat(args)
+	if name == "ratelimit" {
+		args = compatArguments(args, s.err)
+	}
+	var problems settingProblems
+	var c commandLine
+	var exit *int // set by kong when it has printed help
+	parser, err := kong.New(&c,
+		kong.Name("envoy-rls"),
+		kong.Description("A rate limit service for Envoy, Istio, Envoy Gateway and Contour."),
+		kong.Writers(s.out, s.err),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Exit(func(code int) { exit = &code }),
+		settingDefaults(compat),
+		problems.mappers(),
+		kong.WithHyphenPrefixedParameters(true), // --hits -1
+	)
+	if err != nil {
+		s.complain(err)
+		return exitError
+	}
+	ctx, err := parser.Parse(args)
+	switch {
+	case exit != nil:
+		return *exit
+	case err != nil:
+		fmt.Fprintf(s.err, "envoy-rls: %s\nenvoy-rls --help lists what there is\n", err)
+		return exitUsage
+	case problems.print(s.err):
+		return exitUsage
+	}
+	return s.exitCode(ctx.Run(s))
+}
+
+// exitCode is the exit code for a command's error, which it tells of if the command hasn't.
+func (s streams) exitCode(err error) int {
+	var exit exitCode
+	switch {
+	case errors.As(err, &exit):
+		return int(exit)
+	case err != nil:
+		s.complain(err)
+		return exitError
+	}
+	return exitOK
+}
+
+// complain prints an error, a line for each that it joins.
+func (s streams) complain(err error) {
+	for _, line := range strings.Split(err.Error(), "\n") {
+		fmt.Fprintf(s.err, "envoy-rls: %s\n", line)
+	}
+}
+
+// wantsCompat finds out before the command line is parsed, since the answer chooses its defaults.
+func wantsCompat(args []string) bool {
+	value := os.Getenv("COMPAT")
+	for i, a := range args {
+		if a == "--compat" && i+1 < len(args) {
+			value = args[i+1]
+		} else if rest, ok := strings.CutPrefix(a, "--compat="); ok {
+			value = rest
+		}
+	}
+	return value == compatName
+}
+
+// compatArguments are those of the replaced service, which takes none and minds none.
+func compatArguments(args []string, err io.Writer) []string {
+	if slices.Contains(args, "--help") {
+		return []string{"serve", "--help"}
+	}
+	if len(args) > 0 {
+		fmt.Fprintf(err, "ratelimit: warning: arguments are not used under this name: %q\n", args)
+	}
+	return []string{"serve", "--compat=" + compatName}
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (versionCommand) Run(s streams) error {
+	_, err := fmt.Fprintf(s.out, "envoy-rls %s\n", version())
+	return err
+}
+
+// version is the module's version, or the commit, as the build has it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" {
+		v = "(devel)"
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value
+		}
+	}
+	return v
+}

@@ -1,0 +1,280 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/memstore"
+	"github.com/envoy-rls/envoy-rls/pkg/metrics"
+	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
+	"github.com/envoy-rls/envoy-rls/pkg/rls"
+)
+
+// serveCommand runs the service until a signal ends it.
+type serveCommand struct {
+	settings
+}
+
+// Help is the end of serve --help.
+func (serveCommand) Help() string {
+	return `Examples:
+  envoy-rls serve                                        in memory, with the rules in ./config
+  envoy-rls serve --redis redis://localhost:6379         counts shared by all replicas
+  REDIS_URL=redis://redis:6379 envoy-rls serve --rules /etc/envoy-rls/rules
+
+SIGTERM drains: not ready, --drain-delay, the end of calls under way, exit 0. SIGINT does without the delay.
+A second signal ends at once.`
+}
+
+// Run implements the command.
+func (c *serveCommand) Run(s streams) error {
+	if err := c.check(); err != nil {
+		s.complain(err)
+		return exitCode(exitUsage)
+	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	defer signal.Stop(signals)
+	srv, err := newServer(&c.settings, c.logger(s.err))
+	if err != nil {
+		return err
+	}
+	return srv.run(signals)
+}
+
+// server is the running service: the only place that knows every part.
+type server struct {
+	settings *settings
+	log      *slog.Logger
+	began    time.Time
+
+	metrics *metrics.Metrics
+	service *rls.Service
+	store   limiter.Store
+	redis   *redisstore.Store // nil: in memory
+	ready   *readiness
+	failing *failureLog
+
+	grpc        *grpc.Server
+	grpcHealth  *health.Server
+	http, admin *http.Server
+	listeners   listeners
+}
+
+type listeners struct {
+	grpc, http, admin net.Listener
+}
+
+// newServer makes all parts and opens the listeners. Nothing is served yet.
+func newServer(s *settings, log *slog.Logger) (*server, error) {
+	srv := &server{
+		settings: s, log: log, began: time.Now(), metrics: metrics.New(version()), failing: &failureLog{log: log},
+	}
+	if err := srv.openStore(); err != nil {
+		return nil, err
+	}
+	events := srv.metrics.Events()
+	count := events.StoreFailed
+	events.StoreFailed = func(err error) {
+		count(err)
+		srv.failing.note(err)
+	}
+	srv.service = rls.New(srv.store, s.serviceOptions(events))
+	srv.grpcHealth = health.NewServer()
+	srv.ready = newReadiness(srv.grpcHealth, srv.redis != nil)
+	srv.grpc = srv.newGRPC()
+	srv.http = newHTTP(srv.httpHandler(), log)
+	srv.admin = newHTTP(srv.adminHandler(), log)
+	return srv, srv.listen()
+}
+
+func (srv *server) openStore() error {
+	if srv.settings.storeKind() == storeMemory {
+		store := memstore.New(memstore.Options{})
+		srv.store = store
+		srv.metrics.CounterFunc("memory_evictions_total", "Counters that lost their count to make room for others.",
+			func() float64 { return float64(store.Evicted()) })
+		return nil
+	}
+	redis.SetLogger(redisLog{srv.log})
+	store, err := redisstore.Open(srv.settings.redisOptions())
+	if err != nil {
+		return fmt.Errorf("--redis (REDIS_URL): %w", err)
+	}
+	srv.store, srv.redis = store, store
+	return nil
+}
+
+// listen opens all ports, or reports all that can't be opened.
+func (srv *server) listen() error {
+	s := srv.settings
+	var errs []error
+	open := func(what, setting, host string, p port) net.Listener {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(p))))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s can't listen: %w; choose another port by %s", what, err, setting))
+		}
+		return l
+	}
+	srv.listeners = listeners{
+		grpc:  open("gRPC", "--grpc-port (GRPC_PORT)", s.GRPCHost, s.GRPCPort),
+		http:  open("HTTP", "--port (PORT)", s.Host, s.Port),
+		admin: open("admin", "--admin-port (DEBUG_PORT)", s.AdminHost, s.AdminPort),
+	}
+	if err := errors.Join(errs...); err != nil {
+		for _, l := range []net.Listener{srv.listeners.grpc, srv.listeners.http, srv.listeners.admin} {
+			if l != nil {
+				_ = l.Close() // the process ends
+			}
+		}
+		return err
+	}
+	return nil
+}
+
+func (srv *server) newGRPC() *grpc.Server {
+	g := grpc.NewServer(
+		grpc.UnaryInterceptor(srv.recoverPanic),
+		// Envoy's connection_keepalive may ping as often as it likes, on idle connections too: by default
+		// grpc-go closes such connections.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionAge:      time.Duration(srv.settings.MaxConnectionAge),
+			MaxConnectionAgeGrace: time.Duration(srv.settings.MaxConnectionAgeGrace),
+			Time:                  30 * time.Second,
+		}),
+	)
+	ratelimit.RegisterRateLimitServiceServer(g, srv.service)
+	healthpb.RegisterHealthServer(g, srv.grpcHealth)
+	reflection.Register(g)
+	return g
+}
+
+// recoverPanic turns a fault of ours into an error of one call: one bad request must not end all others.
+func (srv *server) recoverPanic(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (resp any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			srv.log.Error("a call failed by a fault in this program", "method", info.FullMethod, "panic", r,
+				"stack", string(debug.Stack()))
+			err = status.Error(codes.Internal, "internal error")
+		}
+	}()
+	return handler(ctx, req)
+}
+
+func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+func (srv *server) httpHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("/readyz", srv.ready.serveReadyz)
+	mux.HandleFunc("/healthcheck", srv.ready.serveHealthcheck)
+	mux.Handle("/metrics", srv.metrics.Handler())
+	if srv.settings.HTTPJSON {
+		mux.Handle("/json", srv.service.JSON())
+	}
+	return mux
+}
+
+func (srv *server) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/json", srv.service.JSON())
+	mux.Handle("/metrics", srv.metrics.Handler())
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// run serves until a signal, and returns nil after an orderly end.
+func (srv *server) run(signals <-chan os.Signal) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	failed := make(chan error, 3)
+	go func() { failed <- srv.grpc.Serve(srv.listeners.grpc) }()
+	go func() { failed <- srv.http.Serve(srv.listeners.http) }()
+	go func() { failed <- srv.admin.Serve(srv.listeners.admin) }()
+	srv.log.Info("listening", "grpc", srv.listeners.grpc.Addr().String(), "http", srv.listeners.http.Addr().String(),
+		"admin", srv.listeners.admin.Addr().String())
+	go srv.watchRules(ctx)
+	go srv.watchStore(ctx)
+	go func() {
+		if srv.ready.wait(ctx) {
+			srv.log.Info("ready", "after", time.Since(srv.began).Round(time.Millisecond).String())
+		}
+	}()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving: %w", err)
+	case sig := <-signals:
+		srv.drain(sig, signals)
+	}
+	return nil
+}
+
+// drain ends the service in order: told to be not ready, it serves on until callers have noticed, then
+// finishes the calls under way. A second signal ends the waiting.
+func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
+	srv.ready.drain()
+	delay := time.Duration(srv.settings.DrainDelay)
+	if sig == syscall.SIGINT {
+		delay = 0
+	}
+	srv.log.Info("draining", "signal", sig.String(), "delay", delay.String())
+	select {
+	case <-time.After(delay):
+	case <-signals:
+	}
+	stopped := make(chan struct{})
+	go func() {
+		srv.grpc.GracefulStop()
+		close(stopped)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(time.Duration(srv.settings.ShutdownTimeout)):
+		srv.log.Warn("calls or streams were still open after the shutdown timeout, and are cut")
+	case <-signals:
+	}
+	srv.grpc.Stop()
+	_ = srv.http.Close() // nothing can be done about an error any more
+	_ = srv.admin.Close()
+	if srv.redis != nil {
+		_ = srv.redis.Close()
+	}
+	srv.log.Info("stopped")
+}

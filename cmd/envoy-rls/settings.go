@@ -1,0 +1,293 @@
+package main
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
+	"github.com/envoy-rls/envoy-rls/pkg/rls"
+)
+
+// settings are everything that needs a restart: read once, by kong, from flags and environment, and checked
+// as a whole. A variable has the name that it has in the service that this one replaces, where that has it.
+type settings struct {
+	Compat compatMode `env:"COMPAT" placeholder:"NAME" help:"Take the place of another service, with its defaults: envoyproxy-ratelimit."`
+
+	Host      string `env:"HOST" default:"0.0.0.0" help:"HTTP listens here: /healthcheck, /livez, /readyz, /metrics."`
+	Port      port   `env:"PORT" default:"8080" help:"0 picks a free port, here and below."`
+	GRPCHost  string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"gRPC listens here."`
+	GRPCPort  port   `name:"grpc-port" env:"GRPC_PORT" default:"8081"`
+	AdminHost string `env:"DEBUG_HOST" default:"${admin_host}" help:"Admin listens here: /json, /debug/pprof."`
+	AdminPort port   `env:"DEBUG_PORT" default:"6070"`
+	HTTPJSON  bool   `name:"http-json" env:"HTTP_JSON" default:"${http_json}" help:"Serve /json on the HTTP port, too."`
+
+	Rules               []string `env:"RULES" placeholder:"PATH" help:"Rule files, and directories of *.yaml and *.yml. Default: what the RUNTIME_ settings say, else ./config."`
+	RuntimeRoot         string   `env:"RUNTIME_ROOT" default:"${runtime_root}" placeholder:"DIR" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY."`
+	RuntimeSubdirectory string   `env:"RUNTIME_SUBDIRECTORY" placeholder:"DIR"`
+	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR"`
+
+	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
+	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, host:port, or a socket's path."`
+	RedisSocketType socketType `env:"REDIS_SOCKET_TYPE" default:"${redis_socket_type}" placeholder:"KIND" help:"tcp or unix. Default: by the address."`
+	RedisAuth       string     `env:"REDIS_AUTH" placeholder:"USER:PASSWORD" help:"Better in the environment, where ps does not show it."`
+	RedisPoolSize   count      `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections; 0 is ten for each CPU."`
+	KeyPrefix       string     `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
+	StoreTimeout    timeout    `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
+
+	DefaultAlgorithm      algorithm     `env:"DEFAULT_ALGORITHM" default:"fixed_window" help:"For limits that name none."`
+	DefaultCountDenied    bool          `env:"DEFAULT_COUNT_DENIED" default:"${count_denied}" help:"Whether refused requests cost something, for rules that don't say."`
+	DefaultOnStoreFailure failurePolicy `env:"DEFAULT_ON_STORE_FAILURE" default:"error" help:"What answers when the store can't: error (Envoy's failure mode decides), allow or deny."`
+	StopTogether          bool          `name:"stop-increment-when-over-limit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" help:"A refused request costs only where it was refused."`
+
+	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED" help:"Add the next three response headers."`
+	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
+	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
+	ResetHeader     string `env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	RetryHeader     string `env:"RETRY_AFTER_HEADER" default:"${retry_header}" help:"Added to refusals: seconds to wait. Empty: not added."`
+	RuleHeader      string `env:"RULE_HEADER" default:"${rule_header}" help:"Added to refusals: the limit that refused. Empty: not added."`
+	DynamicMetadata bool   `env:"RESPONSE_DYNAMIC_METADATA" help:"Return the request and the metadata of rules to Envoy."`
+
+	LogLevel  logLevel  `env:"LOG_LEVEL" default:"${log_level}" help:"debug, info, warn or error."`
+	LogFormat logFormat `env:"LOG_FORMAT" default:"text" help:"text or json."`
+
+	MaxConnectionAge      duration `env:"GRPC_MAX_CONNECTION_AGE" default:"${connection_age}" help:"gRPC connections are renewed after this, so that new replicas get traffic."`
+	MaxConnectionAgeGrace duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"${connection_grace}"`
+	DrainDelay            duration `env:"DRAIN_DELAY" default:"5s" help:"After SIGTERM, serve on as not ready for this long."`
+	ShutdownTimeout       duration `env:"SHUTDOWN_TIMEOUT" default:"20s" help:"Then finish calls within this."`
+}
+
+// settingDefaults are the defaults that differ between the modes.
+func settingDefaults(compat bool) kong.Vars {
+	if compat {
+		return kong.Vars{
+			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current",
+			"redis_url": "/var/run/nutcracker/ratelimit.sock", "redis_socket_type": "unix", "key_prefix": "",
+			"count_denied": "true", "retry_header": "", "rule_header": "", "log_level": "warn",
+			"connection_age": "24h", "connection_grace": "1h",
+		}
+	}
+	return kong.Vars{
+		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "",
+		"redis_url": "", "redis_socket_type": "", "key_prefix": "rls:",
+		"count_denied": "false", "retry_header": "Retry-After", "rule_header": "RateLimit-Rule", "log_level": "info",
+		"connection_age": "30m", "connection_grace": "30s",
+	}
+}
+
+// check reports what is wrong with the settings as a whole.
+func (s *settings) check() error {
+	var errs []error
+	if value, set := os.LookupEnv("REDIS_URL"); set && value == "" && s.Store != storeMemory {
+		errs = append(errs, errors.New("REDIS_URL is set, and empty: without it each replica would count for itself; "+
+			"give it an address, or say --store=memory"))
+	}
+	switch {
+	case s.Store == storeRedis && s.Redis == "":
+		errs = append(errs, errors.New("--store=redis needs --redis or REDIS_URL"))
+	case s.storeKind() == storeMemory && s.Store == "" && os.Getenv("KUBERNETES_SERVICE_HOST") != "":
+		errs = append(errs, errors.New("in Kubernetes, counting in memory needs --store=memory: each replica would count "+
+			"for itself; to share counts, give --redis or REDIS_URL"))
+	}
+	for _, h := range []struct{ flag, name string }{
+		{"--limit-header (LIMIT_LIMIT_HEADER)", s.LimitHeader}, {"--remaining-header (LIMIT_REMAINING_HEADER)", s.RemainingHeader},
+		{"--reset-header (LIMIT_RESET_HEADER)", s.ResetHeader}, {"--retry-header (RETRY_AFTER_HEADER)", s.RetryHeader},
+		{"--rule-header (RULE_HEADER)", s.RuleHeader},
+	} {
+		if strings.ContainsFunc(h.name, notInHeaderName) {
+			errs = append(errs, fmt.Errorf("%s: %q is not the name of a header; letters, digits and dashes are", h.flag, h.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func notInHeaderName(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
+}
+
+func (s *settings) storeKind() storeKind {
+	switch {
+	case s.Store != "":
+		return s.Store
+	case s.Redis != "":
+		return storeRedis
+	}
+	return storeMemory
+}
+
+// rulePaths are where the rules are.
+func (s *settings) rulePaths() []string {
+	switch {
+	case len(s.Rules) > 0:
+		return s.Rules
+	case s.RuntimeRoot != "":
+		return []string{filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)}
+	}
+	return []string{"config"}
+}
+
+func (s *settings) redisOptions() redisstore.Options {
+	return redisstore.Options{
+		Address:    s.Redis,
+		SocketType: string(s.RedisSocketType),
+		Auth:       s.RedisAuth,
+		Prefix:     s.KeyPrefix,
+		Timeout:    time.Duration(s.StoreTimeout),
+		PoolSize:   int(s.RedisPoolSize),
+	}
+}
+
+func (s *settings) defaults() descriptors.Defaults {
+	return descriptors.Defaults{
+		Algorithm:      limiter.Algorithm(s.DefaultAlgorithm),
+		CountDenied:    s.DefaultCountDenied,
+		OnStoreFailure: limiter.FailurePolicy(s.DefaultOnStoreFailure),
+	}
+}
+
+func (s *settings) compileOptions() descriptors.Options {
+	return descriptors.Options{
+		Defaults: s.defaults(), FileOrder: s.Compat != "", StopTogether: s.StopTogether,
+	}
+}
+
+func (s *settings) serviceOptions(events rls.Events) rls.Options {
+	o := rls.Options{
+		Defaults:        s.defaults(),
+		Headers:         rls.HeaderOptions{RetryAfter: s.RetryHeader, Rule: s.RuleHeader},
+		DynamicMetadata: s.DynamicMetadata,
+		Compat:          s.Compat != "",
+		Events:          events,
+	}
+	if s.Headers {
+		o.Headers.Limit, o.Headers.Remaining, o.Headers.Reset = s.LimitHeader, s.RemainingHeader, s.ResetHeader
+	}
+	return o
+}
+
+func (s *settings) logger(w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// settingProblems collects every wrong value of the command line and the environment, where kong stops at
+// the first.
+type settingProblems struct {
+	byFlag map[string]string
+	// given are the flags on the command line, which kong reads first. Once it goes on to the environment
+	// and the defaults, for all flags, those no longer matter.
+	given     map[string]bool
+	resetting bool
+}
+
+// print prints the problems, if there are any, and tells whether there are.
+func (p *settingProblems) print(w io.Writer) bool {
+	for _, flag := range slices.Sorted(maps.Keys(p.byFlag)) {
+		fmt.Fprintf(w, "envoy-rls: %s\n", p.byFlag[flag])
+	}
+	return len(p.byFlag) > 0
+}
+
+// mappers makes kong read the types of settings through p.
+func (p *settingProblems) mappers() kong.Option {
+	p.byFlag, p.given = map[string]string{}, map[string]bool{}
+	options := []kong.Option{
+		kong.KindMapper(reflect.Bool, boolMapper{p}),
+		kong.WithBeforeReset(func() error {
+			p.resetting = true
+			return nil
+		}),
+	}
+	for _, v := range []any{
+		port(0), count(0), duration(0), timeout(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
+		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{},
+	} {
+		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))
+	}
+	return kong.OptionFunc(func(k *kong.Kong) error {
+		for _, o := range options {
+			if err := o.Apply(k); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// note keeps what is wrong with a flag; what the command line says of it wins over the environment.
+func (p *settingProblems) note(v *kong.Value, text string, err error) {
+	if !p.resetting {
+		p.given[v.Name] = true
+	}
+	if err == nil || p.resetting && p.given[v.Name] {
+		return
+	}
+	name, shown := "--"+v.Name, strconv.Quote(text)
+	for _, env := range v.Tag.Envs {
+		if value, set := os.LookupEnv(env); set && value == text {
+			name = fmt.Sprintf("%s (--%s)", env, v.Name)
+		}
+	}
+	mend := err.Error()
+	if strings.Contains(text, "://") && strings.HasPrefix(text, "tcp") {
+		mend += "; this looks like Kubernetes' service links: set enableServiceLinks: false in the pod, or rename the Service"
+	}
+	p.byFlag[v.Name] = fmt.Sprintf("%s is %s: %s", name, shown, mend)
+}
+
+// textMapper reads a flag of a type that unmarshals text.
+type textMapper struct{ problems *settingProblems }
+
+// Decode implements kong.Mapper.
+func (m textMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
+		return err
+	}
+	u, ok := target.Addr().Interface().(encoding.TextUnmarshaler)
+	if !ok {
+		return fmt.Errorf("--%s can't be read from text", ctx.Value.Name)
+	}
+	m.problems.note(ctx.Value, text, u.UnmarshalText([]byte(text)))
+	return nil
+}
+
+// boolMapper reads a flag that may stand without a value.
+type boolMapper struct{ problems *settingProblems }
+
+// IsBool implements kong.BoolMapper.
+func (boolMapper) IsBool() bool { return true }
+
+// Decode implements kong.Mapper.
+func (m boolMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		m.problems.note(ctx.Value, "", nil)
+		target.SetBool(true)
+		return nil
+	}
+	text := fmt.Sprint(ctx.Scan.Pop().Value)
+	v, err := strconv.ParseBool(text)
+	if err != nil {
+		err = errors.New("want true or false")
+	}
+	m.problems.note(ctx.Value, text, err)
+	target.SetBool(v)
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+// The types of settings: each reads itself from text, and its error says what is allowed.
+type (
+	port          uint16
+	count         int
+	duration      time.Duration
+	timeout       time.Duration // 0 is auto
+	compatMode    string
+	storeKind     string
+	socketType    string
+	logLevel      slog.Level
+	logFormat     string
+	algorithm     limiter.Algorithm
+	failurePolicy limiter.FailurePolicy
+)
+
+const (
+	storeMemory storeKind = "memory"
+	storeRedis  storeKind = "redis"
+)
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *port) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil {
+		return errors.New("want a port, a number from 0 to 65535")
+	}
+	*p = port(n)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *count) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 10, 16)
+	if err != nil {
+		return errors.New("want a number from 0 to 65535")
+	}
+	*c = count(n)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v < 0 {
+		return errors.New("want a duration of 0 or more with its unit, such as 500ms, 5s or 1h30m")
+	}
+	*d = duration(v)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (t *timeout) UnmarshalText(text []byte) error {
+	if string(text) == "auto" {
+		*t = 0
+		return nil
+	}
+	v, err := time.ParseDuration(string(text))
+	if err != nil || v <= 0 {
+		return errors.New("want auto, or a duration above 0 with its unit, such as 10ms")
+	}
+	*t = timeout(v)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *compatMode) UnmarshalText(text []byte) error { return oneOf(c, text, compatName) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *storeKind) UnmarshalText(text []byte) error { return oneOf(s, text, storeMemory, storeRedis) }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *socketType) UnmarshalText(text []byte) error { return oneOf(s, text, "tcp", "unix", "") }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (f *logFormat) UnmarshalText(text []byte) error { return oneOf(f, text, "text", "json") }
+
+func oneOf[T ~string](target *T, text []byte, allowed ...T) error {
+	for _, a := range allowed {
+		if strings.EqualFold(string(a), string(text)) {
+			*target = a
+			return nil
+		}
+	}
+	words := make([]string, 0, len(allowed))
+	for _, a := range slices.DeleteFunc(allowed, func(a T) bool { return a == "" }) {
+		words = append(words, string(a))
+	}
+	return fmt.Errorf("want %s", strings.Join(words, " or "))
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. It knows the names of the replaced service, too.
+func (l *logLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{
+		"trace": slog.LevelDebug, "debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
+		"warning": slog.LevelWarn, "error": slog.LevelError, "fatal": slog.LevelError, "panic": slog.LevelError,
+	}
+	level, ok := levels[strings.ToLower(string(text))]
+	if !ok {
+		return errors.New("want debug, info, warn or error")
+	}
+	*l = logLevel(level)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *algorithm) UnmarshalText(text []byte) error {
+	v, err := limiter.ParseAlgorithm(string(text))
+	*a = algorithm(v)
+	return err
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *failurePolicy) UnmarshalText(text []byte) error {
+	v, err := limiter.ParseFailurePolicy(string(text))
+	*p = failurePolicy(v)
+	return err
+}
