@@ -76,7 +76,13 @@ func run(args []string, s streams) int {
 	case err != nil:
 		fmt.Fprintf(s.err, "envoy-rls: %s\nenvoy-rls --help lists what there is\n", err)
 		return exitUsage
-	case problems.print(s.err):
+	}
+	wrong := problems.list()
+	if ctx.Command() == "serve" {
+		wrong = append(wrong, c.Serve.check()...)
+	}
+	if len(wrong) > 0 {
+		s.complain(errors.Join(wrong...))
 		return exitUsage
 	}
 	return s.exitCode(ctx.Run(s))

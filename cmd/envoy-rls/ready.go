@@ -54,6 +54,16 @@ func (r *readiness) rules(hash string, missing []string) {
 	})
 }
 
+// missing tells what is wrong with the files of a load that was refused. A service that has had all of its
+// rules stays ready with them.
+func (r *readiness) missing(what []string) {
+	r.update(func() {
+		if !r.loaded || len(r.state.Missing) > 0 {
+			r.state.Missing = what
+		}
+	})
+}
+
 // store tells of the store, and whether that is enough to be ready.
 func (r *readiness) store(words string, enough bool) {
 	r.update(func() { r.state.Store, r.asked = words, enough })

@@ -51,10 +51,6 @@ A second signal ends at once.`
 
 // Run implements the command.
 func (c *serveCommand) Run(s streams) error {
-	if err := c.check(); err != nil {
-		s.complain(err)
-		return exitCode(exitUsage)
-	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
@@ -158,9 +154,11 @@ func (srv *server) listen() error {
 func (srv *server) newGRPC() *grpc.Server {
 	g := grpc.NewServer(
 		grpc.UnaryInterceptor(srv.recoverPanic),
-		// Envoy's connection_keepalive may ping as often as it likes, on idle connections too: by default
-		// grpc-go closes such connections.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		// By default grpc-go closes idle connections that are pinged, and all that are pinged often.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             time.Duration(srv.settings.KeepaliveMinTime),
+			PermitWithoutStream: true,
+		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
 			MaxConnectionAge:      time.Duration(srv.settings.MaxConnectionAge),
 			MaxConnectionAgeGrace: time.Duration(srv.settings.MaxConnectionAgeGrace),
@@ -257,8 +255,20 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 	srv.log.Info("draining", "signal", sig.String(), "delay", delay.String())
 	select {
 	case <-time.After(delay):
+		srv.finishCalls(signals)
 	case <-signals:
 	}
+	srv.grpc.Stop()
+	_ = srv.http.Close() // nothing can be done about an error any more
+	_ = srv.admin.Close()
+	if srv.redis != nil {
+		_ = srv.redis.Close()
+	}
+	srv.log.Info("stopped")
+}
+
+// finishCalls waits for the calls under way, until the shutdown timeout or a second signal.
+func (srv *server) finishCalls(signals <-chan os.Signal) {
 	stopped := make(chan struct{})
 	go func() {
 		srv.grpc.GracefulStop()
@@ -270,11 +280,4 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 		srv.log.Warn("calls or streams were still open after the shutdown timeout, and are cut")
 	case <-signals:
 	}
-	srv.grpc.Stop()
-	_ = srv.http.Close() // nothing can be done about an error any more
-	_ = srv.admin.Close()
-	if srv.redis != nil {
-		_ = srv.redis.Close()
-	}
-	srv.log.Info("stopped")
 }

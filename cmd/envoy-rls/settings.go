@@ -67,6 +67,7 @@ type settings struct {
 
 	MaxConnectionAge      duration `env:"GRPC_MAX_CONNECTION_AGE" default:"${connection_age}" help:"gRPC connections are renewed after this, so that new replicas get traffic."`
 	MaxConnectionAgeGrace duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"${connection_grace}"`
+	KeepaliveMinTime      duration `env:"GRPC_KEEPALIVE_MIN_TIME" default:"500ms" help:"A connection that is pinged more often than this is closed."`
 	DrainDelay            duration `env:"DRAIN_DELAY" default:"5s" help:"After SIGTERM, serve on as not ready for this long."`
 	ShutdownTimeout       duration `env:"SHUTDOWN_TIMEOUT" default:"20s" help:"Then finish calls within this."`
 }
@@ -90,7 +91,7 @@ func settingDefaults(compat bool) kong.Vars {
 }
 
 // check reports what is wrong with the settings as a whole.
-func (s *settings) check() error {
+func (s *settings) check() []error {
 	var errs []error
 	if value, set := os.LookupEnv("REDIS_URL"); set && value == "" && s.Store != storeMemory {
 		errs = append(errs, errors.New("REDIS_URL is set, and empty: without it each replica would count for itself; "+
@@ -112,7 +113,7 @@ func (s *settings) check() error {
 			errs = append(errs, fmt.Errorf("%s: %q is not the name of a header; letters, digits and dashes are", h.flag, h.name))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 func notInHeaderName(r rune) bool {
@@ -197,12 +198,13 @@ type settingProblems struct {
 	resetting bool
 }
 
-// print prints the problems, if there are any, and tells whether there are.
-func (p *settingProblems) print(w io.Writer) bool {
+// list is the problems, in the order of the flags' names.
+func (p *settingProblems) list() []error {
+	var errs []error
 	for _, flag := range slices.Sorted(maps.Keys(p.byFlag)) {
-		fmt.Fprintf(w, "envoy-rls: %s\n", p.byFlag[flag])
+		errs = append(errs, errors.New(p.byFlag[flag]))
 	}
-	return len(p.byFlag) > 0
+	return errs
 }
 
 // mappers makes kong read the types of settings through p.

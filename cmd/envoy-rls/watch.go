@@ -59,11 +59,13 @@ func digest(files []descriptors.File) [sha256.Size]byte {
 
 // noRules tells of rules that can't be read. Those in force stay.
 func (srv *server) noRules(err error) {
-	srv.log.Error("rules can't be read", "error", err, "rules", "those in force stay")
 	srv.metrics.Refused()
 	if srv.service.Rules() == nil {
+		srv.log.Error("rules can't be read", "error", err)
 		srv.ready.rules("", []string{err.Error()})
+		return
 	}
+	srv.log.Error("rules can't be read, those in force stay", "error", err)
 }
 
 // load compiles files and puts them in force. At the start, good files are used although others are bad;
@@ -86,9 +88,7 @@ func (srv *server) load(files []descriptors.File) {
 	}
 	if len(missing) > 0 && (now != nil || empty(rules)) {
 		srv.metrics.Refused()
-		if now == nil {
-			srv.ready.rules("", missing)
-		}
+		srv.ready.missing(missing)
 		return
 	}
 	srv.service.SetRules(rules)

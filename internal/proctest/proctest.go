@@ -37,12 +37,20 @@ type Process struct {
 // it printed is part of the log of a test that failed.
 func Start(t testing.TB, env []string, program string, args ...string) *Process {
 	t.Helper()
+	return StartIn(t, "", env, append([]string{program}, args...)...)
+}
+
+// StartIn is Start in a directory.
+func StartIn(t testing.TB, dir string, env []string, command ...string) *Process {
+	t.Helper()
 	p := &Process{t: t, output: &buffer{}}
-	p.run(exec.Command(program, args...), append(os.Environ(), env...))
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = dir
+	p.run(cmd, append(os.Environ(), env...))
 	t.Cleanup(func() {
 		p.Kill()
 		if t.Failed() {
-			t.Logf("%s %s printed:\n%s", filepath.Base(program), strings.Join(args, " "), p.Output())
+			t.Logf("%s printed:\n%s", strings.Join(command, " "), p.Output())
 		}
 	})
 	return p
@@ -68,7 +76,9 @@ func (p *Process) run(cmd *exec.Cmd, env []string) {
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.Kill()
-	p.run(exec.Command(p.cmd.Path, p.cmd.Args[1:]...), p.cmd.Env)
+	cmd := exec.Command(p.cmd.Path, p.cmd.Args[1:]...)
+	cmd.Dir = p.cmd.Dir
+	p.run(cmd, p.cmd.Env)
 }
 
 // Output is what the process has printed so far.
