@@ -1,0 +1,51 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+MODULES := . bench deploy/test
+GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
+FUZZTIME ?= 5s
+
+.PHONY: help build test check gofmt vet lint fmt fuzz generated bench demo
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## the static binary, bin/envoy-rls
+	CGO_ENABLED=0 go build -trimpath -o bin/envoy-rls ./cmd/envoy-rls
+
+test: ## all tests of all modules with the race detector; installs redis-server and Envoy if missing
+	@scripts/test-deps
+	@failed=; for module in $(MODULES); do \
+	  (cd $$module && go test -race -count=1 -timeout=15m ./...) || failed+=" $$module"; \
+	done; [[ -z $$failed ]] || { echo "failed in module:$$failed" >&2; exit 1; }
+
+check: gofmt vet lint test fuzz generated ## everything a change must pass
+
+gofmt:
+	@unformatted=$$(gofmt -l .); [[ -z $$unformatted ]] || { printf 'not formatted (make fmt):\n%s\n' "$$unformatted" >&2; exit 1; }
+
+vet:
+	@for module in $(MODULES); do (cd $$module && go vet ./...); done
+
+lint: ## golangci-lint in all modules (slow the first time: it is built)
+	@for module in $(MODULES); do (cd $$module && $(GOLANGCI) run ./...); done
+
+fmt: ## format all Go code
+	@for module in $(MODULES); do (cd $$module && $(GOLANGCI) fmt ./...); done
+
+fuzz: ## each fuzz target for FUZZTIME (5s)
+	@go test -list='^Fuzz' ./... | awk '/^Fuzz/ {fuzz[++n] = $$1} /^ok/ {for (i = 1; i <= n; i++) print $$2, fuzz[i]; n = 0}' | \
+	while read -r package target; do \
+	  echo "$$target"; go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "$$package" </dev/null; \
+	done
+
+generated: # go generate must change nothing
+	@state() { git status --porcelain; git diff; }; before=$$(state); go generate ./...; \
+	[[ $$before == "$$(state)" ]] || { git diff --stat; echo 'generated files were out of date' >&2; exit 1; }
+
+bench: build ## measure the server beside a no-op
+	cd bench && go run . compare --binary ../bin/envoy-rls
+
+demo: ## envoy-rls behind a real Envoy
+	@scripts/demo
