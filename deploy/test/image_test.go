@@ -1,0 +1,222 @@
+package deploytest
+
+import (
+	"bufio"
+	"context"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	repository = "../.."
+	nobody     = 65534
+)
+
+// There is no image builder here, so the test does what one would: it takes the build context and the
+// Dockerfile's own lines, and starts the result in a root directory that holds nothing else.
+func TestTheImage(t *testing.T) {
+	root := imageRoot(t, buildContext(t))
+	t.Run("holds a static binary", func(t *testing.T) {
+		isStatic(t, filepath.Join(root, "bin/envoy-rls"))
+	})
+	for _, name := range []string{"/bin/envoy-rls", "/bin/ratelimit"} {
+		t.Run("runs "+name+" as nobody", func(t *testing.T) {
+			if out, err := asNobody(t, root, name, "--help").CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	t.Run("serves its own rules", func(t *testing.T) {
+		serves(t, root, "serve", "--rules=/etc/envoy-rls/rules")
+	})
+	t.Run("serves the rules of the ConfigMap with the arguments of the Deployment", func(t *testing.T) {
+		rules := filepath.Join(root, "etc/envoy-rls/rules")
+		if err := os.RemoveAll(rules); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range find[*corev1.ConfigMap](t, "ConfigMap envoy-rls-rules").Data {
+			writeFile(t, filepath.Join(rules, name), text)
+		}
+		args := deployment(t).Spec.Template.Spec.Containers[0].Args
+		serves(t, root, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--redis=") })...)
+	})
+}
+
+func TestTheImageRunsAsNobodyFromScratch(t *testing.T) {
+	image := instructions(t)
+	image = image[slices.Index(image, "FROM scratch")+1:]
+	for _, want := range []string{
+		"COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/",
+		"COPY --from=build /out/bin/ /bin/",
+		"USER 65534:65534",
+		"EXPOSE 8081 8080 6070",
+		`ENTRYPOINT ["/bin/envoy-rls"]`,
+		`CMD ["serve", "--rules=/etc/envoy-rls/rules"]`,
+	} {
+		if !slices.Contains(image, want) {
+			t.Errorf("the last stage does not say %q", want)
+		}
+	}
+}
+
+// buildContext copies what .dockerignore leaves of the repository.
+func buildContext(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := strings.Split(string(text), "\n")
+	entries, err := os.ReadDir(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := t.TempDir()
+	for _, entry := range entries {
+		name := entry.Name()
+		if slices.Contains(ignored, name) {
+			continue
+		}
+		from, to := filepath.Join(repository, name), filepath.Join(files, name)
+		if !entry.IsDir() {
+			text, err := os.ReadFile(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, to, string(text))
+		} else if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// imageRoot carries out the Dockerfile: its build line, and its COPY lines that need no other stage.
+func imageRoot(t *testing.T, files string) string {
+	t.Helper()
+	root := t.TempDir()
+	var built bool
+	for _, line := range instructions(t) {
+		switch words := strings.Fields(line); {
+		case words[0] == "RUN" && strings.Contains(line, "go build"):
+			built = true
+			command := exec.Command("sh", "-ec", strings.ReplaceAll(strings.TrimPrefix(line, "RUN "), "/out/", root+"/"))
+			command.Dir = files
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+		case words[0] == "COPY" && words[1] == "config/":
+			if err := os.CopyFS(filepath.Join(root, words[2]), os.DirFS(filepath.Join(files, words[1]))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if !built {
+		t.Fatal("the Dockerfile has no go build line")
+	}
+	return root
+}
+
+// instructions returns the Dockerfile's lines without comments, continued ones joined.
+func instructions(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(repository, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func isStatic(t *testing.T, binary string) {
+	t.Helper()
+	file, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, program := range file.Progs {
+		if program.Type == elf.PT_INTERP {
+			t.Error("the binary asks for a dynamic loader, which scratch does not have")
+		}
+	}
+}
+
+// serves starts the image's program, on free ports and without Redis, waits until it is ready and stops it.
+func serves(t *testing.T, root string, args ...string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can change the root directory")
+	}
+	args = append(args, "--store=memory", "--port=0", "--grpc-port=0", "--admin-port=0")
+	command := asNobody(t, root, "/bin/envoy-rls", args...)
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command.Stderr = command.Stdout
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		switch line := lines.Text(); {
+		case strings.Contains(line, "msg=ready"):
+			err = command.Process.Signal(os.Interrupt)
+		case strings.Contains(line, "level=ERROR"):
+			err = command.Process.Kill()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := command.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s", command, err, &said)
+	}
+}
+
+// asNobody is the program as the image starts it; only root may change the user and the root directory.
+func asNobody(t *testing.T, root, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	if os.Getuid() != 0 {
+		return exec.CommandContext(ctx, filepath.Join(root, name), args...)
+	}
+	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // made for this user alone
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = "/"
+	command.Env = []string{}
+	command.SysProcAttr = &syscall.SysProcAttr{
+		Chroot:     root,
+		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+	}
+	return command
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
