@@ -77,7 +77,7 @@ func run(args []string, s streams) int {
 		fmt.Fprintf(s.err, "envoy-rls: %s\nenvoy-rls --help lists what there is\n", err)
 		return exitUsage
 	}
-	wrong := problems.list()
+	wrong := problems.list(ctx)
 	if ctx.Command() == "serve" {
 		wrong = append(wrong, c.Serve.check()...)
 	}
@@ -123,7 +123,7 @@ func wantsCompat(args []string) bool {
 
 // compatArguments are those of the replaced service, which takes none and minds none.
 func compatArguments(args []string, err io.Writer) []string {
-	if slices.Contains(args, "--help") {
+	if slices.Contains(args, "--help") || slices.Contains(args, "-h") {
 		return []string{"serve", "--help"}
 	}
 	if len(args) > 0 {

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -104,6 +102,11 @@ func (s *settings) check() []error {
 		errs = append(errs, errors.New("in Kubernetes, counting in memory needs --store=memory: each replica would count "+
 			"for itself; to share counts, give --redis or REDIS_URL"))
 	}
+	if s.storeKind() == storeRedis && s.Redis != "" {
+		if err := s.redisOptions().Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("--redis (REDIS_URL): %w", err))
+		}
+	}
 	for _, h := range []struct{ flag, name string }{
 		{"--limit-header (LIMIT_LIMIT_HEADER)", s.LimitHeader}, {"--remaining-header (LIMIT_REMAINING_HEADER)", s.RemainingHeader},
 		{"--reset-header (LIMIT_RESET_HEADER)", s.ResetHeader}, {"--retry-header (RETRY_AFTER_HEADER)", s.RetryHeader},
@@ -191,25 +194,27 @@ func (s *settings) logger(w io.Writer) *slog.Logger {
 // settingProblems collects every wrong value of the command line and the environment, where kong stops at
 // the first.
 type settingProblems struct {
-	byFlag map[string]string
+	byFlag map[*kong.Value]error
 	// given are the flags on the command line, which kong reads first. Once it goes on to the environment
 	// and the defaults, for all flags, those no longer matter.
-	given     map[string]bool
+	given     map[*kong.Value]bool
 	resetting bool
 }
 
-// list is the problems, in the order of the flags' names.
-func (p *settingProblems) list() []error {
+// list is the problems of the command that was chosen: kong reads the environment for all of them.
+func (p *settingProblems) list(ctx *kong.Context) []error {
 	var errs []error
-	for _, flag := range slices.Sorted(maps.Keys(p.byFlag)) {
-		errs = append(errs, errors.New(p.byFlag[flag]))
+	for _, flag := range ctx.Flags() {
+		if err := p.byFlag[flag.Value]; err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errs
 }
 
 // mappers makes kong read the types of settings through p.
 func (p *settingProblems) mappers() kong.Option {
-	p.byFlag, p.given = map[string]string{}, map[string]bool{}
+	p.byFlag, p.given = map[*kong.Value]error{}, map[*kong.Value]bool{}
 	options := []kong.Option{
 		kong.KindMapper(reflect.Bool, boolMapper{p}),
 		kong.WithBeforeReset(func() error {
@@ -236,9 +241,9 @@ func (p *settingProblems) mappers() kong.Option {
 // note keeps what is wrong with a flag; what the command line says of it wins over the environment.
 func (p *settingProblems) note(v *kong.Value, text string, err error) {
 	if !p.resetting {
-		p.given[v.Name] = true
+		p.given[v] = true
 	}
-	if err == nil || p.resetting && p.given[v.Name] {
+	if err == nil || p.resetting && p.given[v] {
 		return
 	}
 	name, shown := "--"+v.Name, strconv.Quote(text)
@@ -251,7 +256,7 @@ func (p *settingProblems) note(v *kong.Value, text string, err error) {
 	if strings.Contains(text, "://") && strings.HasPrefix(text, "tcp") {
 		mend += "; this looks like Kubernetes' service links: set enableServiceLinks: false in the pod, or rename the Service"
 	}
-	p.byFlag[v.Name] = fmt.Sprintf("%s is %s: %s", name, shown, mend)
+	p.byFlag[v] = fmt.Errorf("%s is %s: %s", name, shown, mend)
 }
 
 // textMapper reads a flag of a type that unmarshals text.

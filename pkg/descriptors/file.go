@@ -140,7 +140,7 @@ func (r *reader) document(data []byte) (*yaml.Node, bool) {
 		r.errorf(&yaml.Node{}, "", "nothing in the file; it needs a domain, or delete it")
 		return nil, false
 	case err != nil:
-		r.problems = append(r.problems, yamlProblem(r.file, err))
+		r.problems = append(r.problems, yamlProblem(r.file, data, err))
 		return nil, false
 	}
 	if err := decoder.Decode(&next); err == nil && len(next.Content) > 0 {
@@ -149,14 +149,28 @@ func (r *reader) document(data []byte) (*yaml.Node, bool) {
 	return r.resolve(doc.Content[0]), true
 }
 
-// yamlProblem turns "yaml: line 3: did not find …" into a problem with its line.
-func yamlProblem(file string, err error) Problem {
-	p := Problem{File: file, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
+// yamlProblem turns the library's "yaml: line 3: did not find …" into a problem with the line of the mistake,
+// or of where the broken item begins. The library counts from 0 in errors of its parser, from 1 in those of
+// its scanner, and leaves out line 0.
+func yamlProblem(file string, data []byte, err error) Problem {
+	p := Problem{File: file, Line: 1, Column: 1, Text: strings.TrimPrefix(err.Error(), "yaml: ")}
 	if n, _ := fmt.Sscanf(p.Text, "line %d:", &p.Line); n == 1 {
-		p.Column = 1
 		_, p.Text, _ = strings.Cut(p.Text, ": ")
+		if strings.HasPrefix(p.Text, "did not find expected") {
+			p.Line++
+		}
 	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	var anchor string
+	if n, _ := fmt.Sscanf(p.Text, "unknown anchor '%s", &anchor); n == 1 {
+		alias := "*" + strings.TrimSuffix(anchor, "'")
+		p.Line = 1 + max(0, slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, alias) }))
+	}
+	p.Line = min(p.Line, len(lines))
 	p.Text = "not valid YAML: " + p.Text
+	if strings.HasPrefix(lines[p.Line-1], "\t") {
+		p.Text += "; indent by spaces, not by tabs"
+	}
 	return p
 }
 

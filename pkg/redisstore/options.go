@@ -36,8 +36,13 @@ type Options struct {
 	PoolSize int
 }
 
-// client returns the settings of a connection, or an error that names what is wrong with o without telling
-// its secrets.
+// Validate reports what is wrong with o, without telling its secrets, or nil.
+func (o Options) Validate() error {
+	_, err := o.client()
+	return err
+}
+
+// client returns the settings of a connection, or Validate's error.
 func (o Options) client() (*redis.Options, error) {
 	c, err := parseAddress(o.Address, o.SocketType)
 	if err != nil {
@@ -77,6 +82,8 @@ func parseAddress(address, socketType string) (*redis.Options, error) {
 			return c, nil
 		}
 		return c, checkPort(c.Addr)
+	case strings.Contains(address, "@"):
+		return nil, errors.New("it has an @ and no scheme; write redis://user:password@host:port")
 	case socketType == "unix", socketType == "" && strings.HasPrefix(address, "/"):
 		return &redis.Options{Network: "unix", Addr: address}, nil
 	}

@@ -148,7 +148,20 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.script.Load(ctx, s.client).Err(); err != nil {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
+	if err := s.Decide(ctx, trial()); err != nil {
+		return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+s.prefix+"*", err))
+	}
 	return nil
+}
+
+// trial is a batch that writes a counter which is gone a second later.
+func trial() *limiter.Batch {
+	return &limiter.Batch{
+		Hits: []limiter.Hit{{
+			Key: "check", Cost: 1, Charge: limiter.ChargeDenied, Limit: &limiter.Limit{Requests: 1, Period: time.Second},
+		}},
+		Decisions: make([]limiter.Decision, 1),
+	}
 }
 
 // refusal tells a server's refusal of what from a server that doesn't answer.
@@ -162,7 +175,8 @@ func refusal(what string, err error) error {
 
 // passing tells whether a server's error will go away by itself.
 func passing(err error) bool {
-	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY"} {
+	for _, prefix := range []string{"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "OOM", "MISCONF",
+		"NOREPLICAS"} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}

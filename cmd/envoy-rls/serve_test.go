@@ -1,0 +1,77 @@
+package main
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+)
+
+func TestAnOrderlyEndLeavesNoGoroutineBehind(t *testing.T) {
+	redis := proctest.StartRedis(t)
+	for _, c := range []struct {
+		name string
+		args []string
+	}{
+		{"in memory", []string{"--store=memory"}},
+		{"with Redis", []string{"--redis=" + redis.URL(), "--store-timeout=5s"}},
+		{"without its Redis", []string{"--redis=redis://127.0.0.1:1"}},
+		{"without rules", []string{"--store=memory", "--rules=nowhere"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			serveOneCall(t, append([]string{"--rules=" + filepath.Join(proctest.Root(), "config")}, c.args...))
+		})
+	}
+}
+
+// serveOneCall runs a server in this process, asks it once, whatever it answers, and ends it by a signal.
+func serveOneCall(t *testing.T, args []string) {
+	t.Helper()
+	srv, err := newServer(readSettings(t, args), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signals, ended := make(chan os.Signal, 1), make(chan error)
+	go func() { ended <- srv.run(signals) }()
+	conn, err := grpc.NewClient(srv.listeners.grpc.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = ratelimit.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), shopRequest("user"))
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	signals <- syscall.SIGINT
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with: %v", err)
+	}
+}
+
+func readSettings(t *testing.T, args []string) *settings {
+	t.Helper()
+	var problems settingProblems
+	var c commandLine
+	parser, err := kong.New(&c, settingDefaults(false), problems.mappers())
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := []string{"serve", "--grpc-port=0", "--port=0", "--admin-port=0", "--host=127.0.0.1", "--grpc-host=127.0.0.1"}
+	ctx, err := parser.Parse(append(free, args...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range problems.list(ctx) {
+		t.Fatal(err)
+	}
+	return &c.Serve.settings
+}
