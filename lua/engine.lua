@@ -7,6 +7,8 @@ local ENFORCED, QUOTA = 0, 1
 
 local function floordiv(a, b) return (a - a % b) / b end
 
+local function ceildiv(a, b) return -floordiv(-a, b) end
+
 local function clamp(x, lo, hi)
   if x < lo then return lo elseif x > hi then return hi end
   return x
@@ -19,8 +21,15 @@ if not now then
 end
 local jitter = ARGV[2] / 1e6
 
--- kernels: load(limit, value) gives the row rolled to now, with live if the value stands and may be changed
--- in place; room and spend as in Go; save writes it.
+-- ttl is how long a value is kept whose row is as good as none from an instant on: in ms, rounded up, and some
+-- more, so that values which end together don't expire together.
+local function ttl(limit, expires)
+  local spread = math.min(limit.period / 8, 1e7) * jitter
+  return fmt('%d', (math.max(expires - now, 0) + spread) / 1000 + 1)
+end
+
+-- kernels: load(limit, value, key) gives the row rolled to now; room and spend are as in Go; save(limit, row,
+-- key, loaded) writes the row, where loaded is how it was read.
 local K = {}
 -- kernels
 
@@ -29,7 +38,8 @@ while pos <= #ARGV[3] do
   local algorithm, requests, burst, period
   algorithm, requests, burst, period, pos = unpack_('<BI4I4I8', ARGV[3], pos)
   limits[#limits + 1] = {
-    kernel = K[algorithm], requests = requests, burst = burst, period = period, window = floordiv(now, period),
+    kernel = K[algorithm], requests = requests, burst = burst, period = period,
+    window = floordiv(now, period), quantum = period / 1e6,
   }
 end
 
@@ -41,7 +51,7 @@ local rows, loaded, changed = {}, {}, {}
 local function rowof(hit)
   local row = rows[hit.key]
   if not row then
-    row = hit.limit.kernel.load(hit.limit, values[hit.key])
+    row = hit.limit.kernel.load(hit.limit, values[hit.key], KEYS[hit.key])
     rows[hit.key] = row
     loaded[hit.key] = {a = row.a, b = row.b, c = row.c}
   end
@@ -53,72 +63,92 @@ local function change(hit, n)
   if hit.limit.kernel.spend(hit.limit, hit.row, n, hit.at) then changed[hit.key] = hit end
 end
 
-local function readbatch(ops, from)
-  local n, hits = nil, {}
-  n, from = unpack_('<H', ops, from)
-  for i = 1, n do
+-- readgroup reads n equal requests of some hits each.
+local function readgroup(ops, from)
+  local n, count, hits = nil, nil, {}
+  n, count, from = unpack_('<HH', ops, from)
+  for i = 1, count do
     local h, l = {}, nil
     h.key, l, h.cost, h.at, h.group, h.role, h.charge, h.passfull, from = unpack_('<HHi8i8BBBB', ops, from)
     h.limit = limits[l]
     h.row = rowof(h)
     hits[i] = h
   end
-  return hits, from
+  return n, hits, from
 end
 
-local function judge(hit, pending)
+-- judge finds how many of the n requests this hit lets pass: the first so many, since each takes the same.
+local function judge(hit, n, pending)
   if hit.cost < 0 then
     change(hit, hit.cost)
-    hit.allowed = true
+    hit.allowed = n
     return
   end
   local need = hit.cost
   if need == 0 and hit.passfull == 0 then need = 1 end
   local taken = pending[hit.key] or 0
-  hit.allowed = need <= hit.limit.kernel.room(hit.limit, hit.row) - taken
-  if hit.allowed or hit.charge >= DENIED then pending[hit.key] = taken + hit.cost end
+  local room = hit.limit.kernel.room(hit.limit, hit.row) - taken
+  if need > room then
+    hit.allowed = 0
+  elseif hit.cost == 0 then
+    hit.allowed = n
+  else
+    hit.allowed = math.min(n, floordiv(room, hit.cost))
+  end
+  if hit.allowed > 0 or hit.charge >= DENIED then pending[hit.key] = taken + hit.cost end
 end
 
--- verdict marks each hit with whether its group passes, and tells whether the request is admitted.
-local function verdict(hits)
-  local admitted, quotas, passing, first = true, 0, 0, 1
+-- verdict marks each hit with how many of the n requests its descriptor passes, and returns how many of them
+-- are admitted.
+local function verdict(hits, n)
+  local admitted, quota, first = n, nil, 1
   while first <= #hits do
-    local group, last, passes = hits[first].group, first, true
+    local group, last, passes = hits[first].group, first, n
     while last <= #hits and hits[last].group == group do
-      passes = passes and hits[last].allowed
+      passes = math.min(passes, hits[last].allowed)
       last = last + 1
     end
     for i = first, last - 1 do hits[i].passes = passes end
     if hits[first].role == ENFORCED then
-      admitted = admitted and passes
+      admitted = math.min(admitted, passes)
     elseif hits[first].role == QUOTA then
-      quotas = quotas + 1
-      if passes then passing = passing + 1 end
+      quota = math.max(quota or 0, passes)
     end
     first = last
   end
-  return admitted and (quotas == 0 or passing > 0)
+  return math.min(admitted, quota or n)
 end
 
-local function charged(hit, admitted)
-  if hit.charge == TOGETHER + DENIED then return not hit.allowed or (hit.passes and admitted) end
-  if hit.charge == TOGETHER then return hit.passes and admitted end
-  return hit.charge == DENIED or hit.passes
+-- charged is for how many of the n requests a hit is charged.
+local function charged(hit, n, admitted)
+  if hit.charge == DENIED then return n end
+  if hit.charge == 0 then return hit.passes end
+  local times = math.min(hit.passes, admitted)
+  -- Once the hit itself is denied, it is denied and charged to the end.
+  if hit.charge == TOGETHER + DENIED and times >= hit.allowed then return n end
+  return times
+end
+
+local function packrow(row)
+  local log = row.log
+  if not log then return pack('<i8i8i8H', row.a, row.b, row.c, 0) end
+  local stamps = {}
+  for i = 1, #log do stamps[i] = pack('<i8', log[i]) end
+  return pack('<i8i8i8H', row.a, row.b, row.c, #log) .. table.concat(stamps)
 end
 
 local reply, at = {}, 1
 while at <= #ARGV[4] do
-  local hits
-  hits, at = readbatch(ARGV[4], at)
-  for i = 1, #hits do
-    local r = hits[i].row
-    reply[#reply + 1] = pack('<i8i8i8', r.a, r.b, r.c)
-  end
+  local n, hits
+  n, hits, at = readgroup(ARGV[4], at)
+  for i = 1, #hits do reply[#reply + 1] = packrow(hits[i].row) end
   local pending = {}
-  for i = 1, #hits do judge(hits[i], pending) end
-  local admitted = verdict(hits)
+  for i = 1, #hits do judge(hits[i], n, pending) end
+  local admitted = verdict(hits, n)
   for i = 1, #hits do
-    if hits[i].cost > 0 and charged(hits[i], admitted) then change(hits[i], hits[i].cost) end
+    local hit = hits[i]
+    local times = hit.cost > 0 and charged(hit, n, admitted) or 0
+    if times > 0 then change(hit, hit.cost * times) end
   end
 end
 

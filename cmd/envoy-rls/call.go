@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,9 @@ func (c *callCommand) ask(s streams) (over bool, err error) {
 	req, err := c.request()
 	if err != nil {
 		return false, err
+	}
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
+		return false, fmt.Errorf("--addr (RLS_ADDR) is %q: want host:port", c.Addr)
 	}
 	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

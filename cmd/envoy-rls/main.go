@@ -74,7 +74,7 @@ func run(args []string, s streams) int {
 	case exit != nil:
 		return *exit
 	case err != nil:
-		fmt.Fprintf(s.err, "envoy-rls: %s\nenvoy-rls --help lists what there is\n", err)
+		fmt.Fprintf(s.err, "envoy-rls: %s\n%s --help lists what there is\n", err, subject(err))
 		return exitUsage
 	}
 	wrong := problems.list(ctx)
@@ -86,6 +86,15 @@ func run(args []string, s streams) int {
 		return exitUsage
 	}
 	return s.exitCode(ctx.Run(s))
+}
+
+// subject is the program and the command that a wrong command line is about.
+func subject(err error) string {
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Selected() != nil {
+		return "envoy-rls " + wrong.Context.Selected().Name
+	}
+	return "envoy-rls"
 }
 
 // exitCode is the exit code for a command's error, which it tells of if the command hasn't.

@@ -17,7 +17,7 @@ type readiness struct {
 
 	mu       sync.Mutex
 	state    readyState
-	asked    bool // the store has been asked, or is this process's memory
+	asked    bool // the store has been asked for long enough, or is this process's memory
 	loaded   bool // some rules are in force
 	draining bool
 	changed  chan struct{}
@@ -64,9 +64,10 @@ func (r *readiness) missing(what []string) {
 	})
 }
 
-// store tells of the store, and whether that is enough to be ready.
+// store tells of the store, and whether that is enough to be ready. A service that was ready stays so: an
+// outage of the store must not take all replicas out at once.
 func (r *readiness) store(words string, enough bool) {
-	r.update(func() { r.state.Store, r.asked = words, enough })
+	r.update(func() { r.state.Store, r.asked = words, r.asked || enough })
 }
 
 func (r *readiness) drain() { r.update(func() { r.draining = true }) }

@@ -47,6 +47,7 @@ func TestTheProgramAsAnOperatorMeetsIt(t *testing.T) {
 			"ready":      ready,
 			"redis":      startRedis,
 			"signal":     signalAll,
+			"stopredis":  stopRedis,
 		},
 	})
 }
@@ -236,6 +237,23 @@ func startRedis(ts *testscript.TestScript, _ bool, args []string) {
 		}
 		return err
 	}))
+}
+
+// stopredis ends what redis started, and waits until nobody listens on its port.
+func stopRedis(ts *testscript.TestScript, _ bool, _ []string) {
+	addr := "127.0.0.1:" + ts.Getenv("REDIS_PORT")
+	c, err := net.Dial("tcp", addr)
+	ts.Check(err)
+	_, err = io.WriteString(c, "SHUTDOWN NOSAVE\r\n")
+	ts.Check(err)
+	ts.Check(poll(scriptPatience, func() error {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			return nil //nolint:nilerr // nobody listens: that is what was waited for
+		}
+		return errors.Join(errors.New("it goes on"), c.Close())
+	}))
+	ts.Check(c.Close())
 }
 
 // healthClient asks the service until the script's end.

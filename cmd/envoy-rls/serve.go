@@ -54,6 +54,7 @@ func (c *serveCommand) Run(s streams) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
+	signal.Ignore(syscall.SIGHUP) // a wish to read the rules again, which happens all the time
 	srv, err := newServer(&c.settings, c.logger(s.err))
 	if err != nil {
 		return err
@@ -87,7 +88,7 @@ type listeners struct {
 // newServer makes all parts and opens the listeners. Nothing is served yet.
 func newServer(s *settings, log *slog.Logger) (*server, error) {
 	srv := &server{
-		settings: s, log: log, began: time.Now(), metrics: metrics.New(version()), failing: &failureLog{log: log},
+		settings: s, log: log, began: time.Now(), metrics: metrics.New(version()), failing: newFailureLog(log),
 	}
 	if err := srv.openStore(); err != nil {
 		return nil, err
@@ -126,28 +127,38 @@ func (srv *server) openStore() error {
 
 // listen opens all ports, or reports all that can't be opened.
 func (srv *server) listen() error {
-	s := srv.settings
-	var errs []error
-	open := func(what, setting, host string, p port) net.Listener {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(int(p))))
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s can't listen: %w; choose another port by %s", what, err, setting))
+	s, l := srv.settings, &srv.listeners
+	err := errors.Join(
+		listen(&l.grpc, place{"gRPC", "--grpc-%s (GRPC_%s)", s.GRPCHost, s.GRPCPort}),
+		listen(&l.http, place{"HTTP", "--%s (%s)", s.Host, s.Port}),
+		listen(&l.admin, place{"admin", "--admin-%s (DEBUG_%s)", s.AdminHost, s.AdminPort}),
+	)
+	if err == nil {
+		return nil
+	}
+	for _, l := range []net.Listener{l.grpc, l.http, l.admin} {
+		if l != nil {
+			_ = l.Close() // the process ends
 		}
-		return l
 	}
-	srv.listeners = listeners{
-		grpc:  open("gRPC", "--grpc-port (GRPC_PORT)", s.GRPCHost, s.GRPCPort),
-		http:  open("HTTP", "--port (PORT)", s.Host, s.Port),
-		admin: open("admin", "--admin-port (DEBUG_PORT)", s.AdminHost, s.AdminPort),
+	return err
+}
+
+// place is where to listen, and by which settings that was said.
+type place struct {
+	what, setting, host string
+	port                port
+}
+
+func listen(l *net.Listener, p place) error {
+	opened, err := net.Listen("tcp", net.JoinHostPort(p.host, strconv.Itoa(int(p.port))))
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s can't listen: %w; choose another port by %s", p.what, err, fmt.Sprintf(p.setting, "port", "PORT"))
+	case err != nil:
+		return fmt.Errorf("%s can't listen: %w; choose another host by %s", p.what, err, fmt.Sprintf(p.setting, "host", "HOST"))
 	}
-	if err := errors.Join(errs...); err != nil {
-		for _, l := range []net.Listener{srv.listeners.grpc, srv.listeners.http, srv.listeners.admin} {
-			if l != nil {
-				_ = l.Close() // the process ends
-			}
-		}
-		return err
-	}
+	*l = opened
 	return nil
 }
 
@@ -270,13 +281,17 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 // finishCalls waits for the calls under way, until the shutdown timeout or a second signal.
 func (srv *server) finishCalls(signals <-chan os.Signal) {
 	stopped := make(chan struct{})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(srv.settings.ShutdownTimeout))
+	defer cancel()
 	go func() {
 		srv.grpc.GracefulStop()
+		_ = srv.http.Shutdown(ctx) // what is still open then is cut
+		_ = srv.admin.Shutdown(ctx)
 		close(stopped)
 	}()
 	select {
 	case <-stopped:
-	case <-time.After(time.Duration(srv.settings.ShutdownTimeout)):
+	case <-ctx.Done():
 		srv.log.Warn("calls or streams were still open after the shutdown timeout, and are cut")
 	case <-signals:
 	}

@@ -119,13 +119,19 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (a *algorithm) UnmarshalText(text []byte) error {
 	v, err := limiter.ParseAlgorithm(string(text))
+	if err != nil {
+		return errors.New("want " + strings.Join(limiter.AlgorithmNames(), " or "))
+	}
 	*a = algorithm(v)
-	return err
+	return nil
 }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (p *failurePolicy) UnmarshalText(text []byte) error {
 	v, err := limiter.ParseFailurePolicy(string(text))
+	if err != nil {
+		return errors.New("want error or allow or deny")
+	}
 	*p = failurePolicy(v)
-	return err
+	return nil
 }

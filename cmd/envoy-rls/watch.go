@@ -109,18 +109,42 @@ func empty(rules *descriptors.Ruleset) bool {
 	return true
 }
 
-// watchStore asks the store at the start until it answers, and says what it is.
+// watchStore asks the store at the start until it answers, and again when calls of it have failed.
 func (srv *server) watchStore(ctx context.Context) {
 	if srv.redis == nil {
 		srv.log.Info("store ready", "store", "memory",
 			"hint", "one process only; --redis redis://host:6379 shares counts")
 		return
 	}
+	if !srv.awaitStore(ctx) {
+		return
+	}
+	srv.log.Info("store ready", "store", "redis", "address", srv.redis.Address(), "version", srv.redis.Version(ctx))
+	for {
+		select {
+		case <-srv.failing.began:
+		case <-ctx.Done():
+			return
+		}
+		if srv.checkStore(ctx) == nil {
+			continue // it was a call that failed, not the store
+		}
+		if !srv.awaitStore(ctx) {
+			return
+		}
+		srv.log.Info("store answers again", "store", "redis", "address", srv.redis.Address(),
+			"failures", srv.failing.ended())
+	}
+}
+
+// awaitStore returns true once the store can be used, and false if ctx ends before.
+func (srv *server) awaitStore(ctx context.Context) bool {
 	began := time.Now()
 	for last := ""; ; {
 		err := srv.checkStore(ctx)
 		if err == nil {
-			return
+			srv.ready.store("ok", true)
+			return true
 		}
 		var refuses *redisstore.Unsupported
 		srv.ready.store(err.Error(), !errors.As(err, &refuses) && time.Since(began) >= storePatience)
@@ -131,7 +155,7 @@ func (srv *server) watchStore(ctx context.Context) {
 		select {
 		case <-time.After(storeInterval):
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }
@@ -139,35 +163,49 @@ func (srv *server) watchStore(ctx context.Context) {
 func (srv *server) checkStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storePatience/2)
 	defer cancel()
-	if err := srv.redis.Check(ctx); err != nil {
-		return err
-	}
-	srv.ready.store("ok", true)
-	srv.log.Info("store ready", "store", "redis", "address", srv.redis.Address(), "version", srv.redis.Version(ctx))
-	return nil
+	return srv.redis.Check(ctx)
 }
 
 // failureLog tells of the store's failures once in a while, not once a call.
 type failureLog struct {
-	log *slog.Logger
+	log   *slog.Logger
+	began chan struct{} // has an element after a failure
 
-	mu     sync.Mutex
-	last   time.Time
-	missed int
+	mu           sync.Mutex
+	last         time.Time
+	missed, seen int
+}
+
+func newFailureLog(log *slog.Logger) *failureLog {
+	return &failureLog{log: log, began: make(chan struct{}, 1)}
 }
 
 // failureInterval is the shortest time between two lines about a failing store.
 const failureInterval = 10 * time.Second
 
 func (f *failureLog) note(err error) {
+	select {
+	case f.began <- struct{}{}:
+	default:
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.seen++
 	if time.Since(f.last) < failureInterval {
 		f.missed++
 		return
 	}
 	f.log.Warn("store failed, on_store_failure answers", "error", err, "more_since_last_line", f.missed)
 	f.last, f.missed = time.Now(), 0
+}
+
+// ended returns how many failures there were since it was last called.
+func (f *failureLog) ended() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.seen
+	f.seen = 0
+	return n
 }
 
 // redisLog gives the client library's own words to the log, as details.

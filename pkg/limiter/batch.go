@@ -111,7 +111,8 @@ type Decision struct {
 	// Room is how many hits of cost 1 would still be admitted after this decision; negative is over or in
 	// debt.
 	Room int64
-	// ResetAfter is how long until the counter is as good as new, if nothing more is charged.
+	// ResetAfter is how long until the present window ends or, where the algorithm has none, until the counter
+	// is as good as new, if nothing more is charged.
 	ResetAfter time.Duration
 	// RetryAfter is how long until a denied hit of this cost could pass, if nothing more is charged; for a
 	// cost beyond the limit, until it is worth asking again. It is 0 on allowed hits, else above 0.

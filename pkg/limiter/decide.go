@@ -1,5 +1,7 @@
 package limiter
 
+import "time"
+
 // Decide decides b at now (µs since the Unix epoch) and fills b.Decisions and b.Allowed. rows[i] is the
 // counter of b.Hits[i], changed in place; hits of one counter share a row. This is the only place that knows
 // policies: every store, in whatever language, decides as this loop does.
@@ -22,7 +24,7 @@ func Decide(b *Batch, rows []*Row, now int64) {
 		rows[i].pending = 0
 		d.ResetAfter = k.resetAfter(c)
 		if !d.Allowed {
-			d.RetryAfter = k.retryAfter(c, h.need())
+			d.RetryAfter = max(k.retryAfter(c, h.need()), time.Microsecond)
 		}
 	}
 }

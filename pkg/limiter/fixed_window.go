@@ -1,33 +1,35 @@
 package limiter
 
 import (
-	"errors"
+	"fmt"
 	"time"
 )
 
 // fixedWindow counts in windows aligned to the Unix epoch. A is the window's index, B the count.
 //
-// A window that lies ahead of now stays in force if anything was counted in it, so that a clock that steps
-// back opens no second one. Twice the limit can pass around a window's edge.
+// A window that lies ahead of now stays in force, so that a clock that steps back opens no second one. Twice
+// the limit can pass around a window's edge.
 var fixedWindow = kernel{
 	name:       "fixed_window",
-	check:      checkFixedWindow,
+	check:      checkNoBurst,
 	roll:       rollFixedWindow,
 	room:       roomFixedWindow,
 	spend:      spendFixedWindow,
 	resetAfter: resetFixedWindow,
 	retryAfter: func(c counter, _ int64) time.Duration { return resetFixedWindow(c) },
+	expires:    func(c counter) int64 { return (c.row.A + 1) * micros(c.limit.Period) },
 }
 
-func checkFixedWindow(l Limit) error {
+// checkNoBurst is for algorithms without a bucket.
+func checkNoBurst(l Limit) error {
 	if l.Burst != 0 {
-		return errors.New("burst needs an algorithm with a bucket; fixed_window has none")
+		return fmt.Errorf("burst is the capacity of a bucket, and %s has none; write algorithm: token_bucket", l.Algorithm)
 	}
 	return nil
 }
 
 func rollFixedWindow(c counter) {
-	if window := c.now / micros(c.limit.Period); window > c.row.A || c.row.B == 0 {
+	if window := c.now / micros(c.limit.Period); window > c.row.A {
 		c.row.A, c.row.B = window, 0
 	}
 }

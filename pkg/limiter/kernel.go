@@ -6,6 +6,8 @@ import "time"
 // that was never hit.
 type Row struct {
 	A, B, C int64
+	// Log is never changed in place: rows that are copies of each other share it.
+	Log []int64
 
 	pending int64 // what earlier hits of the batch being decided would take
 }
@@ -30,17 +32,39 @@ type kernel struct {
 	// spend charges n, or gives back -n with a floor of zero, and tells whether that changed the row. If at
 	// is not 0, it does so only into at's window.
 	spend func(c counter, n, at int64) bool
-	// resetAfter is how long until the row is as good as new.
+	// resetAfter is how long until a client has its whole limit again, or, for windows, until the present
+	// one ends.
 	resetAfter func(counter) time.Duration
-	// retryAfter is how long until n hits fit, above 0; n does not fit now.
+	// retryAfter is how long until n hits fit, or until it is worth asking again if they never do.
 	retryAfter func(c counter, n int64) time.Duration
+	// expires is the instant from which the row is as good as none.
+	expires func(counter) int64
 }
 
 // kernels has a line for each algorithm.
 var kernels = [...]kernel{
-	FixedWindow: fixedWindow,
+	FixedWindow:   fixedWindow,
+	SlidingWindow: slidingWindow,
+	SlidingLog:    slidingLog,
+	TokenBucket:   tokenBucket,
+	LeakyBucket:   leakyBucket,
+}
+
+// Expires is the instant, in µs since the Unix epoch, from which r, rolled to now, is as good as no row.
+func Expires(l *Limit, r *Row, now int64) int64 {
+	return kernels[l.Algorithm].expires(counter{l, r, now})
 }
 
 func micros(d time.Duration) int64 { return int64(d / time.Microsecond) }
+
+// floorDiv rounds towards negative infinity, as Lua's twin does. b is above 0.
+func floorDiv(a, b int64) int64 {
+	if a < 0 {
+		return -((-a + b - 1) / b)
+	}
+	return a / b
+}
+
+func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
 func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

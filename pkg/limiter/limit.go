@@ -9,11 +9,24 @@ import (
 	"time"
 )
 
-// Algorithm says how a counter fills and empties. The zero value is FixedWindow.
+// Algorithm says how a counter fills and empties. The zero value is FixedWindow. Its numbers are part of what
+// stores send and keep.
 type Algorithm uint8
 
-// FixedWindow counts in windows aligned to the Unix epoch.
-const FixedWindow Algorithm = iota
+// The algorithms. docs/algorithms.md compares them.
+const (
+	// FixedWindow counts in windows aligned to the Unix epoch.
+	FixedWindow Algorithm = iota
+	// SlidingWindow estimates the last period from two such windows, the earlier one by its share.
+	SlidingWindow
+	// SlidingLog remembers the time of every hit, for small limits.
+	SlidingLog
+	// TokenBucket holds Burst tokens and gets Requests more in a Period.
+	TokenBucket
+	// LeakyBucket is the same bucket seen from the other side, as a meter: it holds Burst hits and leaks
+	// Requests in a Period.
+	LeakyBucket
+)
 
 // MaxPeriod is the longest period a limit may have: ten years of 365 days.
 const MaxPeriod = 10 * 365 * 24 * time.Hour
@@ -27,7 +40,7 @@ type Limit struct {
 	Algorithm Algorithm
 	// Requests is the number of hits admitted in a Period; 0 admits none.
 	Requests uint32
-	// Burst is the capacity of algorithms that have one, and 0 for all others.
+	// Burst is the capacity of a bucket, at least 1 unless Requests is 0, and 0 for all other algorithms.
 	Burst uint32
 	// Period is in whole seconds, from one second to MaxPeriod.
 	Period time.Duration
@@ -56,12 +69,19 @@ func (a Algorithm) String() string {
 
 // ParseAlgorithm is the inverse of Algorithm.String. Its error lists the names there are.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	names := make([]string, len(kernels))
 	for i := range kernels {
-		names[i] = kernels[i].name
-		if name == names[i] {
+		if name == kernels[i].name {
 			return Algorithm(i), nil
 		}
 	}
-	return 0, fmt.Errorf("unknown algorithm %q; there is %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("unknown algorithm %q; there is %s", name, strings.Join(AlgorithmNames(), ", "))
+}
+
+// AlgorithmNames are the names that ParseAlgorithm knows.
+func AlgorithmNames() []string {
+	names := make([]string, len(kernels))
+	for i := range kernels {
+		names[i] = kernels[i].name
+	}
+	return names
 }

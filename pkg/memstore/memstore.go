@@ -149,8 +149,8 @@ func (w *work) load(s *Store, b *limiter.Batch) {
 // kept already come first, since making room for new ones looks at until when the others matter.
 func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 	for i := range b.Hits {
-		if r, d := w.known[w.first[i]], &b.Decisions[i]; r != nil && d.Charged {
-			*r = row{Row: *w.rows[i], expires: now + int64(d.ResetAfter/time.Microsecond)}
+		if r := w.known[w.first[i]]; r != nil && b.Decisions[i].Charged {
+			*r = row{Row: *w.rows[i], expires: limiter.Expires(b.Hits[i].Limit, w.rows[i], now)}
 		}
 	}
 	for i := range b.Hits {
@@ -161,7 +161,7 @@ func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 		}
 		sh := s.shard(w.hashes[f])
 		s.makeRoom(sh, now)
-		w.known[f] = &row{Row: w.own[f], expires: now + int64(d.ResetAfter/time.Microsecond)}
+		w.known[f] = &row{Row: w.own[f], expires: limiter.Expires(h.Limit, &w.own[f], now)}
 		sh.counters[strings.Clone(h.Key)] = w.known[f]
 	}
 	clear(w.known)

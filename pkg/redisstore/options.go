@@ -34,6 +34,9 @@ type Options struct {
 	Timeout time.Duration
 	// PoolSize is the number of connections; 0 is ten for each CPU.
 	PoolSize int
+	// InFlight is the number of script calls that may be under way at once; 0 is 1, or up to 4 as the round
+	// trip grows.
+	InFlight int
 }
 
 // Validate reports what is wrong with o, without telling its secrets, or nil.

@@ -1,5 +1,6 @@
 // Package redisstore is a limiter.Store in Redis, shared by all processes that use the same Redis and prefix.
-// Every batch is decided by one run of a script, atomically, by the server's clock.
+// Every batch is decided by one run of a script, atomically, by the server's clock; batches that arrive while
+// one runs share the next.
 package redisstore
 
 import (
@@ -8,7 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,13 +24,15 @@ const keyVersion = "v1:{0}"
 
 // Store is a limiter.Store. Any number of goroutines may use it. Close it when it is no longer needed.
 type Store struct {
-	client  *redis.Client
-	script  *redis.Script
-	prefix  string
-	timeout time.Duration
-	now     func() int64 // µs, or 0 for the server's clock
-	jitter  func() int64 // of expiries, in millionths
-	works   sync.Pool    // of *work
+	client    *redis.Client
+	script    *redis.Script
+	prefix    string
+	timeout   time.Duration
+	now       func() int64 // µs, or 0 for the server's clock
+	jitter    func() int64 // of expiries, in millionths
+	combiner  *combiner
+	inFlight  int          // calls at once, or 0 for what the round trip asks for
+	roundTrip atomic.Int64 // ns, a running mean
 }
 
 // Open returns a Store without asking the server for anything; Check does. The error says what is wrong with
@@ -43,15 +46,17 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: reading the script: %w", err)
 	}
-	return &Store{
-		client:  redis.NewClient(c),
-		script:  redis.NewScript(script),
-		prefix:  o.Prefix + keyVersion,
-		timeout: o.Timeout,
-		now:     func() int64 { return 0 },
-		jitter:  func() int64 { return rand.Int64N(1e6) },
-		works:   sync.Pool{New: func() any { return new(work) }},
-	}, nil
+	s := &Store{
+		client:   redis.NewClient(c),
+		script:   redis.NewScript(script),
+		prefix:   o.Prefix + keyVersion,
+		timeout:  o.Timeout,
+		inFlight: o.InFlight,
+		now:      func() int64 { return 0 },
+		jitter:   func() int64 { return rand.Int64N(1e6) },
+	}
+	s.combiner = newCombiner(s.runCall, s.callsAtOnce)
+	return s, nil
 }
 
 // Close closes the connections. Calls under way fail.
@@ -60,35 +65,47 @@ func (s *Store) Close() error { return s.client.Close() }
 // Decide implements limiter.Store. It returns within the Store's timeout and ctx. After an error it is not
 // known whether the batch was counted, unless the error is of the kind that proves that nothing ran.
 func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, s.budget(ctx))
-	defer cancel()
-	w, _ := s.works.Get().(*work)
-	defer s.works.Put(w)
-	w.call.reset()
-	w.call.add(b, s.prefix)
-	v, err := s.run(ctx, w.call.keys, w.call.args(s.now(), s.jitter()))
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return undecided(b, err)
 	}
-	r, err := parseReply(v, len(b.Hits))
-	if err != nil {
+	if err := s.combiner.decide(ctx, b, s.prefix, time.Now().Add(s.budget(ctx))); err != nil {
 		return undecided(b, err)
 	}
-	r.decide(b, &w.rows)
 	return nil
 }
 
-// work is what one call of Decide needs; it is pooled.
-type work struct {
-	call call
-	rows rowsByHit
+func undecided(b *limiter.Batch, err error) error {
+	clear(b.Decisions)
+	return fmt.Errorf("redis: deciding: %w", err)
 }
 
-func undecided(b *limiter.Batch, err error) error {
-	for i := range b.Decisions {
-		b.Decisions[i] = limiter.Decision{}
+// maxInFlight is the most calls at once that the round trip can ask for.
+const maxInFlight = 4
+
+// callsAtOnce is how many calls may be under way. Over a short way one is best, since what arrives meanwhile
+// shares the next; over a long one, requests would wait for most of a round trip.
+func (s *Store) callsAtOnce() int {
+	if s.inFlight > 0 {
+		return s.inFlight
 	}
-	return fmt.Errorf("redis: deciding: %w", err)
+	return min(1+int(s.roundTrip.Load()/int64(time.Millisecond)), maxInFlight)
+}
+
+// runCall runs the script for a call and decides its requests by the reply.
+func (s *Store) runCall(ctx context.Context, c *call) error {
+	began := time.Now()
+	v, err := s.run(ctx, c.keys, c.argv(s.now(), s.jitter()))
+	if err != nil {
+		return err
+	}
+	took := time.Since(began).Nanoseconds()
+	s.roundTrip.Store(s.roundTrip.Load() + (took-s.roundTrip.Load())/16)
+	r, err := parseReply(v)
+	if err != nil {
+		return err
+	}
+	var rows rowsByHit
+	return c.decide(r, &rows)
 }
 
 // budget is how long a call may take.

@@ -206,22 +206,28 @@ func TestBadAddressesAreNamedWithoutTheirSecrets(t *testing.T) {
 	}
 }
 
-func FuzzParseReply(f *testing.F) {
-	f.Add(int64(1), "", 0)
-	f.Add(int64(1), string(make([]byte, rowSize)), 1)
+func FuzzReply(f *testing.F) {
+	f.Add(int64(1), "", 1)
+	f.Add(int64(1), string(make([]byte, 2*rowSize)), 2)
+	f.Add(int64(1), string(make([]byte, 24))+"\x02\x00"+string(make([]byte, 16)), 1)
 	f.Fuzz(func(t *testing.T, now int64, rows string, hits int) {
-		r, err := parseReply([]any{now, rows}, hits)
-		if err != nil || hits > 100 {
+		if hits < 1 || hits > 100 {
+			return
+		}
+		r, err := parseReply([]any{now, rows})
+		if err != nil {
 			return
 		}
 		b := &limiter.Batch{Decisions: make([]limiter.Decision, hits)}
 		for i := range hits {
 			b.Hits = append(b.Hits, batch(fmt.Sprint(i), 1).Hits...)
 		}
-		var w rowsByHit
-		r.decide(b, &w)
-		if len(r.rows) != 0 {
-			t.Errorf("%d bytes of the reply are left", len(r.rows))
+		w := newWaiter()
+		w.copyOf(b, "p:")
+		c := newCall()
+		c.add(w)
+		if err := c.decide(r, &rowsByHit{}); (err == nil) != w.decided {
+			t.Errorf("decided %t with %v", w.decided, err)
 		}
 	})
 }

@@ -3,7 +3,7 @@ package redisstore
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -11,142 +11,229 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// rowSize is the size of a hit's row in a reply.
-const rowSize = 3 * 8
-
-// call is the arguments of one run of the script, in the encoding of lua/README.md. Its zero value is empty;
-// reset makes it so again and keeps the buffers.
+// call is one run of the script for some requests, in the encoding of lua/README.md. It is used again after
+// reset, which keeps its buffers.
 type call struct {
-	keys    []string
+	groups  []group
+	keys    []string // alias the names of waiters
 	limits  []limiter.Limit
-	batches []byte
-	limit   []byte // limits, encoded
+	encoded struct{ limits, groups []byte }
 
+	likes    map[string]int // by what requests have in common, their group
 	keyIndex map[string]uint16
+	args     []any
+}
+
+// group is like requests, which the script decides as one.
+type group struct {
+	waiters []*waiter
+}
+
+func newCall() *call {
+	return &call{likes: map[string]int{}, keyIndex: map[string]uint16{}}
 }
 
 func (c *call) reset() {
-	c.keys, c.limits, c.batches, c.limit = c.keys[:0], c.limits[:0], c.batches[:0], c.limit[:0]
+	for i := range c.groups {
+		clear(c.groups[i].waiters)
+		c.groups[i].waiters = c.groups[i].waiters[:0]
+	}
+	clear(c.keys)
+	clear(c.args)
+	clear(c.likes)
 	clear(c.keyIndex)
+	c.groups, c.keys, c.limits, c.args = c.groups[:0], c.keys[:0], c.limits[:0], c.args[:0]
+	c.encoded.limits, c.encoded.groups = c.encoded.limits[:0], c.encoded.groups[:0]
 }
 
-// add encodes b, whose counters have names behind prefix. Nothing refers to b afterwards.
-func (c *call) add(b *limiter.Batch, prefix string) {
-	c.batches = binary.LittleEndian.AppendUint16(c.batches, uint16(len(b.Hits)))
-	for i := range b.Hits {
-		h := &b.Hits[i]
-		c.batches = binary.LittleEndian.AppendUint16(c.batches, c.key(prefix, h.Key))
-		c.batches = binary.LittleEndian.AppendUint16(c.batches, c.limitNumber(h.Limit))
-		c.batches = binary.LittleEndian.AppendUint64(c.batches, uint64(h.Cost))
-		c.batches = binary.LittleEndian.AppendUint64(c.batches, uint64(h.At))
-		c.batches = append(c.batches, byte(h.Group), byte(h.Role), byte(h.Charge), passFull(h))
+// add puts w into the group of its like, or into a new one. w's buffers are used until reset.
+func (c *call) add(w *waiter) {
+	if w.alone {
+		c.newGroup(w)
+		return
 	}
+	if i, ok := c.likes[w.like()]; ok && len(c.groups[i].waiters) < math.MaxUint16 {
+		c.groups[i].waiters = append(c.groups[i].waiters, w)
+		return
+	}
+	c.likes[w.like()] = c.newGroup(w)
 }
 
-func passFull(h *limiter.Hit) byte {
-	if h.PassFull {
-		return 1
+func (c *call) newGroup(w *waiter) int {
+	n := len(c.groups)
+	if n < cap(c.groups) {
+		c.groups = c.groups[:n+1] // with its buffer
+	} else {
+		c.groups = append(c.groups, group{})
 	}
-	return 0
-}
-
-// key returns the number of a counter in KEYS, from 1.
-func (c *call) key(prefix, name string) uint16 {
-	if n, ok := c.keyIndex[name]; ok {
-		return n
-	}
-	key := prefix + name
-	c.keys = append(c.keys, key)
-	if c.keyIndex == nil {
-		c.keyIndex = map[string]uint16{}
-	}
-	n := uint16(len(c.keys))
-	c.keyIndex[key[len(prefix):]] = n
+	c.groups[n].waiters = append(c.groups[n].waiters, w)
 	return n
 }
 
-// limitNumber returns the number of a limit in ARGV, from 1.
-func (c *call) limitNumber(l *limiter.Limit) uint16 {
+// encode encodes the groups, once all requests are there.
+func (c *call) encode() {
+	for _, g := range c.groups {
+		hits := g.waiters[0].batch.Hits
+		c.encoded.groups = binary.LittleEndian.AppendUint16(c.encoded.groups, uint16(len(g.waiters)))
+		c.encoded.groups = binary.LittleEndian.AppendUint16(c.encoded.groups, uint16(len(hits)))
+		for i := range hits {
+			c.encodeHit(&hits[i])
+		}
+	}
+}
+
+func (c *call) encodeHit(h *limiter.Hit) {
+	b := c.encoded.groups
+	b = binary.LittleEndian.AppendUint16(b, c.key(h.Key))
+	b = binary.LittleEndian.AppendUint16(b, c.limit(h.Limit))
+	c.encoded.groups = appendTerms(b, h)
+}
+
+// appendTerms appends what a hit is besides its key and limit.
+func appendTerms(b []byte, h *limiter.Hit) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(h.Cost))
+	b = binary.LittleEndian.AppendUint64(b, uint64(h.At))
+	passFull := byte(0)
+	if h.PassFull {
+		passFull = 1
+	}
+	return append(b, byte(h.Group), byte(h.Role), byte(h.Charge), passFull)
+}
+
+// key returns the number of a counter in KEYS, from 1.
+func (c *call) key(name string) uint16 {
+	n, ok := c.keyIndex[name]
+	if !ok {
+		c.keys = append(c.keys, name)
+		n = uint16(len(c.keys))
+		c.keyIndex[name] = n
+	}
+	return n
+}
+
+// limit returns the number of a limit in ARGV, from 1.
+func (c *call) limit(l *limiter.Limit) uint16 {
 	if i := slices.Index(c.limits, *l); i >= 0 {
 		return uint16(i + 1)
 	}
 	c.limits = append(c.limits, *l)
-	c.limit = append(c.limit, byte(l.Algorithm))
-	c.limit = binary.LittleEndian.AppendUint32(c.limit, l.Requests)
-	c.limit = binary.LittleEndian.AppendUint32(c.limit, l.Burst)
-	c.limit = binary.LittleEndian.AppendUint64(c.limit, uint64(l.Period/time.Microsecond))
+	c.encoded.limits = appendLimit(c.encoded.limits, l)
 	return uint16(len(c.limits))
 }
 
-// args are ARGV. A now of 0 leaves the clock to the server; jitter is in millionths.
-func (c *call) args(now, jitter int64) []any {
+func appendLimit(b []byte, l *limiter.Limit) []byte {
+	b = append(b, byte(l.Algorithm))
+	b = binary.LittleEndian.AppendUint32(b, l.Requests)
+	b = binary.LittleEndian.AppendUint32(b, l.Burst)
+	return binary.LittleEndian.AppendUint64(b, uint64(l.Period/time.Microsecond))
+}
+
+// argv are the script's arguments. A now of 0 leaves the clock to the server; jitter is in millionths.
+func (c *call) argv(now, jitter int64) []any {
 	clock := ""
 	if now != 0 {
 		clock = strconv.FormatInt(now, 10)
 	}
-	return []any{clock, jitter, c.limit, c.batches}
+	c.args = append(c.args[:0], clock, jitter, c.encoded.limits, c.encoded.groups)
+	return c.args
 }
 
-// reply is what a run of the script returned: an instant, and the rows of all hits of all batches in order.
+// reply is what a run of the script returned: an instant, and the rows that are not yet read.
 type reply struct {
 	now  int64
 	rows string
 }
 
-// parseReply checks a reply before anything of it is believed.
-func parseReply(v any, hits int) (reply, error) {
+var (
+	errReply = errors.New("the script's reply is not a time and rows")
+	errRows  = errors.New("the script's reply has too few rows")
+)
+
+func parseReply(v any) (reply, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != 2 {
-		return reply{}, errors.New("the script's reply is not a list of two")
+		return reply{}, errReply
 	}
 	now, isTime := list[0].(int64)
 	rows, isText := list[1].(string)
-	switch {
-	case !isTime || now <= 0:
-		return reply{}, errors.New("the script's reply has no time")
-	case !isText || len(rows) != hits*rowSize:
-		return reply{}, fmt.Errorf("the script's reply is not %d rows", hits)
+	if !isTime || now <= 0 || !isText {
+		return reply{}, errReply
 	}
 	return reply{now, rows}, nil
 }
 
-// decide fills in b's decisions from the reply's first rows, which it takes off.
-func (r *reply) decide(b *limiter.Batch, w *rowsByHit) {
-	w.begin(b)
-	for i := range b.Hits {
-		if w.first[i] == i {
-			w.own[i] = limiter.Row{A: r.number(0), B: r.number(1), C: r.number(2)}
-		}
-		r.rows = r.rows[rowSize:]
+// Sizes of a row in a reply: its numbers, and what else there is.
+const (
+	numberSize  = 8
+	rowSize     = 3*numberSize + 2
+	maxRowTimes = 2 * limiter.MaxLog
+)
+
+// next reads a row.
+func (r *reply) next() (limiter.Row, error) {
+	if len(r.rows) < rowSize {
+		return limiter.Row{}, errRows
 	}
-	limiter.Decide(b, w.byHit, r.now)
+	row := limiter.Row{A: number(r.rows), B: number(r.rows[8:]), C: number(r.rows[16:])}
+	times := int(r.rows[24]) | int(r.rows[25])<<8
+	r.rows = r.rows[rowSize:]
+	if times == 0 {
+		return row, nil
+	}
+	if times > maxRowTimes || len(r.rows) < times*numberSize {
+		return limiter.Row{}, errRows
+	}
+	row.Log = make([]int64, times)
+	for i := range row.Log {
+		row.Log[i] = number(r.rows[i*numberSize:])
+	}
+	r.rows = r.rows[times*numberSize:]
+	return row, nil
 }
 
-func (r *reply) number(i int) int64 {
-	return int64(binary.LittleEndian.Uint64([]byte(r.rows[8*i : 8*i+8])))
+func number(s string) int64 {
+	return int64(s[0]) | int64(s[1])<<8 | int64(s[2])<<16 | int64(s[3])<<24 |
+		int64(s[4])<<32 | int64(s[5])<<40 | int64(s[6])<<48 | int64(s[7])<<56
 }
 
-// rowsByHit gives hits of one counter one row.
+// decide decides all requests of the call by the rows of a reply. On an error those that it could not reach
+// are undecided.
+func (c *call) decide(r reply, rows *rowsByHit) error {
+	for _, g := range c.groups {
+		if err := rows.read(&r, g.waiters[0].batch.Hits); err != nil {
+			return err
+		}
+		for _, w := range g.waiters {
+			limiter.Decide(&w.batch, rows.byHit, r.now)
+			w.decided = true
+		}
+	}
+	return nil
+}
+
+// rowsByHit are the rows of a group. Hits of one counter share one.
 type rowsByHit struct {
-	first []int // by hit, the first hit of the same counter
 	own   []limiter.Row
 	byHit []*limiter.Row
-	index map[string]int
 }
 
-func (w *rowsByHit) begin(b *limiter.Batch) {
-	n := len(b.Hits)
-	if cap(w.own) < n {
-		*w = rowsByHit{make([]int, n), make([]limiter.Row, n), make([]*limiter.Row, n), map[string]int{}}
-	}
-	w.first, w.own, w.byHit = w.first[:n], w.own[:n], w.byHit[:n]
-	clear(w.index)
-	for i := range b.Hits {
-		f, ok := w.index[b.Hits[i].Key]
-		if !ok {
-			f = i
-			w.index[b.Hits[i].Key] = i
+func (w *rowsByHit) read(r *reply, hits []limiter.Hit) error {
+	w.own = slices.Grow(w.own[:0], len(hits))[:len(hits)]
+	w.byHit = w.byHit[:0]
+	for i := range hits {
+		row, err := r.next()
+		if err != nil {
+			return err
 		}
-		w.first[i], w.byHit[i] = f, &w.own[f]
+		w.own[i] = row
+		first := i
+		for j := range i {
+			if hits[j].Key == hits[i].Key {
+				first = j
+				break
+			}
+		}
+		w.byHit = append(w.byHit, &w.own[first])
 	}
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
 // A client that sends ExplainHeader learns in ExplainTrailer, one value for each descriptor in order, which
@@ -29,10 +31,20 @@ func (c *call) explain(ctx context.Context) {
 
 func (c *call) explanation(d *descriptor) string {
 	switch {
+	case d.rule != nil && d.rule.Role == limiter.Shadow:
+		return d.rule.Path + "  shadow_mode: never refused" + c.wouldDeny(d)
 	case d.rule != nil:
 		return d.rule.Path
 	case d.overridden:
 		return "override"
 	}
 	return c.rules.Unmatched(c.request.GetDomain(), d.entries)
+}
+
+// wouldDeny says whether a shadow rule is over its limit.
+func (c *call) wouldDeny(d *descriptor) string {
+	if c.passes(d) {
+		return ""
+	}
+	return ", over its limit"
 }

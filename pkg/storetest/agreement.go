@@ -11,8 +11,8 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// agrees compares a store's decisions on random batches, while time passes, with those of limiter.Decide on
-// rows in a map: every field of every decision, to the microsecond.
+// agrees compares a store's decisions on random batches, while time passes, with those of a Model: every field
+// of every decision, to the microsecond.
 func agrees(t *testing.T, open Open) {
 	clock, began := &Clock{}, time.Now()
 	store := open(t, clock)
@@ -20,20 +20,45 @@ func agrees(t *testing.T, open Open) {
 	rapid.Check(t, func(t *rapid.T) {
 		run++ // each run has counters of its own
 		clock.Set(began)
-		model := map[string]limiter.Row{}
+		model := Model{}
 		for range rapid.IntRange(1, 8).Draw(t, "batches") {
 			clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
-			b := randomBatch(t, run, began)
-			want := modelDecide(model, b, clock.Micros())
+			b := RandomBatch(t, run, began)
+			want := model.Decide(b, clock.Micros())
 			if err := store.Decide(context.Background(), b); err != nil {
 				t.Fatal(err)
 			}
-			compare(t, b, want)
+			Compare(t, b, want)
 		}
 	})
 }
 
-func compare(t *rapid.T, got, want *limiter.Batch) {
+// Model is a store as it is meant: rows in a map, by the names of their counters.
+type Model map[string]limiter.Row
+
+// Decide decides a copy of b, and changes the rows that are charged.
+func (m Model) Decide(b *limiter.Batch, now int64) *limiter.Batch {
+	own := map[string]*limiter.Row{}
+	rows := make([]*limiter.Row, len(b.Hits))
+	for i, h := range b.Hits {
+		if own[h.Key] == nil {
+			row := m[h.Key]
+			own[h.Key] = &row
+		}
+		rows[i] = own[h.Key]
+	}
+	want := &limiter.Batch{Hits: b.Hits, Decisions: make([]limiter.Decision, len(b.Hits))}
+	limiter.Decide(want, rows, now)
+	for i, d := range want.Decisions {
+		if d.Charged {
+			m[b.Hits[i].Key] = *rows[i]
+		}
+	}
+	return want
+}
+
+// Compare reports how the decisions of got differ from those of want.
+func Compare(t *rapid.T, got, want *limiter.Batch) {
 	if got.Allowed != want.Allowed {
 		t.Errorf("admitted: %t, want %t", got.Allowed, want.Allowed)
 	}
@@ -45,31 +70,11 @@ func compare(t *rapid.T, got, want *limiter.Batch) {
 	}
 }
 
-// modelDecide decides a copy of b on the model's rows, of which only those change that are charged.
-func modelDecide(model map[string]limiter.Row, b *limiter.Batch, now int64) *limiter.Batch {
-	own := map[string]*limiter.Row{}
-	rows := make([]*limiter.Row, len(b.Hits))
-	for i, h := range b.Hits {
-		if own[h.Key] == nil {
-			row := model[h.Key]
-			own[h.Key] = &row
-		}
-		rows[i] = own[h.Key]
-	}
-	want := &limiter.Batch{Hits: b.Hits, Decisions: make([]limiter.Decision, len(b.Hits))}
-	limiter.Decide(want, rows, now)
-	for i, d := range want.Decisions {
-		if d.Charged {
-			model[b.Hits[i].Key] = *rows[i]
-		}
-	}
-	return want
-}
-
 // periods are long enough that no row expires of its own while a test runs.
 var periods = []time.Duration{10 * time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour, limiter.MaxPeriod}
 
-func randomBatch(t *rapid.T, run int, began time.Time) *limiter.Batch {
+// RandomBatch draws a batch of up to five hits. Batches of one run share counters; began is about now.
+func RandomBatch(t *rapid.T, run int, began time.Time) *limiter.Batch {
 	n := rapid.IntRange(1, 5).Draw(t, "hits")
 	b := &limiter.Batch{Flow: "random", Hits: make([]limiter.Hit, n), Decisions: make([]limiter.Decision, n)}
 	for i := range b.Hits {
@@ -84,14 +89,32 @@ func randomBatch(t *rapid.T, run int, began time.Time) *limiter.Batch {
 	return b
 }
 
+// randomLimit is valid. Small numbers are likely, and all are possible.
+func randomLimit(t *rapid.T) *limiter.Limit {
+	numbers := rapid.OneOf(rapid.Uint32Range(0, 20), rapid.Uint32())
+	return rapid.Custom(func(t *rapid.T) *limiter.Limit {
+		l := &limiter.Limit{
+			Algorithm: limiter.Algorithm(rapid.IntRange(0, len(limiter.AlgorithmNames())-1).Draw(t, "algorithm")),
+			Requests:  numbers.Draw(t, "requests"),
+			Period:    rapid.SampledFrom(periods).Draw(t, "period"),
+		}
+		switch l.Algorithm {
+		case limiter.TokenBucket, limiter.LeakyBucket:
+			l.Burst = numbers.Draw(t, "burst")
+		case limiter.SlidingLog:
+			l.Requests %= limiter.MaxLog + 1
+		case limiter.FixedWindow, limiter.SlidingWindow:
+		}
+		return l
+	}).Filter(func(l *limiter.Limit) bool { return l.Validate() == nil }).Draw(t, "limit")
+}
+
 func randomHit(t *rapid.T, run int, began time.Time) limiter.Hit {
-	period := rapid.IntRange(0, len(periods)-1).Draw(t, "period")
+	limit := randomLimit(t)
 	h := limiter.Hit{
-		Key: fmt.Sprintf("random:%d:%d:%d", run, period, rapid.IntRange(0, 1).Draw(t, "counter")),
-		Limit: &limiter.Limit{
-			Requests: rapid.OneOf(rapid.Uint32Range(0, 20), rapid.Uint32()).Draw(t, "requests"),
-			Period:   periods[period],
-		},
+		Key: fmt.Sprintf("random:%d:%s%s:%d", run, limit.Algorithm, limit.Period,
+			rapid.IntRange(0, 1).Draw(t, "counter")),
+		Limit: limit,
 		Cost: rapid.OneOf(rapid.Int64Range(-5, 12), rapid.Int64Range(-limiter.MaxCost, limiter.MaxCost)).
 			Draw(t, "cost"),
 		Role:     limiter.Role(rapid.IntRange(0, 2).Draw(t, "role")),

@@ -5,7 +5,7 @@ K[0] = {
     if n and n >= 0 and n < 2^52 and n % 1 == 0 then
       local b = n % 2^32
       local ahead = ((n - b) / 2^32 - limit.window) % 2^20
-      if ahead < 2^19 and b > 0 then
+      if ahead < 2^19 then
         return {a = limit.window + ahead, b = b, c = 0, live = fmt('%d', n) == value}
       end
     end
@@ -29,8 +29,6 @@ K[0] = {
       redis.call('INCRBY', key, fmt('%d', row.b - loaded.b))
       return
     end
-    local spread = math.min(limit.period / 8, 1e7) * jitter
-    local ttl = (row.a + 1) * limit.period - now + spread
-    redis.call('SET', key, fmt('%d', row.a % 2^20 * 2^32 + row.b), 'PX', fmt('%d', ttl / 1000 + 1))
+    redis.call('SET', key, fmt('%d', row.a % 2^20 * 2^32 + row.b), 'PX', ttl(limit, (row.a + 1) * limit.period))
   end,
 }

@@ -1,0 +1,260 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/storetest"
+)
+
+// TestACombinedCallDecidesAsItsRequestsOneByOne puts random requests, many of them alike, into one call, and
+// compares with deciding them one after the other in the order in which the call has them.
+func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
+	s := open(t, proctest.StartRedis(t), "")
+	began, run := time.Now(), 0
+	clock := &storetest.Clock{}
+	s.now, s.jitter = clock.Micros, func() int64 { return 1e6 }
+	rapid.Check(t, func(t *rapid.T) {
+		run++
+		clock.Set(began)
+		model := storetest.Model{}
+		for range rapid.IntRange(1, 4).Draw(t, "calls") {
+			clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
+			c := randomCall(t, run, began)
+			if err := s.runCall(context.Background(), c); err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range c.groups {
+				for _, w := range g.waiters {
+					storetest.Compare(t, &w.batch, model.Decide(&w.batch, clock.Micros()))
+				}
+			}
+		}
+	})
+}
+
+func randomCall(t *rapid.T, run int, began time.Time) *call {
+	c := newCall()
+	for range rapid.IntRange(1, 4).Draw(t, "kinds") {
+		b := storetest.RandomBatch(t, run, began)
+		for range rapid.IntRange(1, 6).Draw(t, "alike") {
+			w := newWaiter()
+			w.copyOf(b, "p:")
+			c.add(w)
+		}
+	}
+	c.encode()
+	return c
+}
+
+func TestLikeRequestsOfACallAreOneGroup(t *testing.T) {
+	c := newCall()
+	add := func(b *limiter.Batch) {
+		w := newWaiter()
+		w.copyOf(b, "p:")
+		c.add(w)
+	}
+	for range 100 {
+		add(batch("hot", 1))
+	}
+	add(batch("cold", 1))
+	add(batch("hot", 2))
+	for range 2 {
+		add(batch("hot", -1)) // give-backs never share: what each finds differs
+	}
+	c.encode()
+	if len(c.groups) != 5 || len(c.groups[0].waiters) != 100 || len(c.keys) != 2 {
+		t.Errorf("%d groups, the first of %d requests, and %d keys", len(c.groups), len(c.groups[0].waiters), len(c.keys))
+	}
+}
+
+// stalled is a combiner whose calls wait until they are let go, and remember their keys.
+type stalled struct {
+	*combiner
+	let  chan struct{}
+	mu   sync.Mutex
+	keys [][]string
+}
+
+func newStalled() *stalled {
+	s := &stalled{let: make(chan struct{})}
+	s.combiner = newCombiner(func(ctx context.Context, c *call) error {
+		keys := make([]string, len(c.keys))
+		for i, k := range c.keys {
+			keys[i] = strings.Clone(k)
+		}
+		s.mu.Lock()
+		s.keys = append(s.keys, keys)
+		s.mu.Unlock()
+		select {
+		case <-s.let:
+			return errors.New("let go")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}, func() int { return 1 })
+	return s
+}
+
+// decide waits until the request is queued, or on its way.
+func (s *stalled) decide(t *testing.T, flow, key string) {
+	t.Helper()
+	before := s.seen()
+	go func() {
+		b := batch(key, 1)
+		b.Flow = flow
+		_ = s.combiner.decide(context.Background(), b, "", time.Now().Add(time.Minute)) // always "let go"
+	}()
+	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() > before })
+}
+
+// seen is how many requests were taken or wait.
+func (s *stalled) seen() int {
+	s.mu.Lock()
+	n := 0
+	for _, keys := range s.keys {
+		n += len(keys)
+	}
+	s.mu.Unlock()
+	s.combiner.mu.Lock()
+	defer s.combiner.mu.Unlock()
+	for _, f := range s.flows {
+		n += f.waiting()
+	}
+	return n
+}
+
+func TestFlowsTakeTurns(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "first", "under way")
+	for i := range 300 {
+		s.decide(t, "flood", fmt.Sprint("flood", i))
+	}
+	s.decide(t, "quiet", "quiet")
+	s.let <- struct{}{}
+	proctest.Eventually(t, "the next call begins", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.keys) == 2
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.keys[1], "quiet") || len(s.keys[1]) != maxRequests {
+		t.Errorf("the next call has %d requests, the quiet one among them: %t", len(s.keys[1]), slices.Contains(s.keys[1], "quiet"))
+	}
+	close(s.let)
+}
+
+func TestAFlowsQueueIsBounded(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "first", "under way")
+	for range maxQueued {
+		w := newWaiter()
+		w.copyOf(batch("flood", 1), "")
+		if err := s.submit(w, "flood"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, "", time.Now().Add(time.Minute))
+	if !errors.Is(err, ErrQueueFull) {
+		t.Errorf("the error is %v", err)
+	}
+	s.decide(t, "quiet", "quiet")
+	close(s.let)
+}
+
+func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "d", "under way")
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error)
+	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), "", time.Now().Add(time.Minute)) }()
+	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() == 2 })
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	s.decide(t, "d", "stays")
+	close(s.let)
+	proctest.Eventually(t, "all calls end", func() bool {
+		s.combiner.mu.Lock()
+		defer s.combiner.mu.Unlock()
+		return s.active == 0
+	})
+	if got := fmt.Sprint(s.keys); got != "[[under way] [stays]]" {
+		t.Errorf("the calls were %s", got)
+	}
+}
+
+func TestACallerWaitsNoLongerThanItsBudget(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s := open(t, r, "p:")
+	s.timeout = 20 * time.Millisecond
+	if err := s.Check(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	pause := r.Client().Do(context.Background(), "client", "pause", "2000", "all")
+	if pause.Err() != nil {
+		t.Fatal(pause.Err())
+	}
+	for range 3 {
+		if err := s.Decide(context.Background(), batch("a", 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+	}
+}
+
+// TestExactlyTheLimitIsAdmitted covers every algorithm where the number is well defined: windows so long that
+// none ends, and buckets that get nothing back meanwhile.
+func TestExactlyTheLimitIsAdmitted(t *testing.T) {
+	r := proctest.StartRedis(t)
+	for _, inFlight := range []int{1, 4} {
+		for i, l := range []limiter.Limit{
+			{Algorithm: limiter.FixedWindow, Requests: 500, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.SlidingWindow, Requests: 500, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.SlidingLog, Requests: 128, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.TokenBucket, Requests: 1, Burst: 10, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.LeakyBucket, Requests: 1, Burst: 10, Period: limiter.MaxPeriod},
+		} {
+			s := open(t, r, fmt.Sprint(inFlight, ":"))
+			s.inFlight = inFlight
+			want := int64(max(l.Burst, l.Requests))
+			if got := admitted(t, s, fmt.Sprint("hot", i), &l); got != want {
+				t.Errorf("%s with %d calls in flight admits %d, want %d", l.Algorithm, inFlight, got, want)
+			}
+		}
+	}
+}
+
+func admitted(t *testing.T, s *Store, key string, l *limiter.Limit) int64 {
+	t.Helper()
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			for range 30 {
+				b := batch(key, 1)
+				b.Hits[0].Limit = l
+				if err := s.Decide(context.Background(), b); err != nil {
+					t.Error(err)
+				}
+				if b.Allowed {
+					n.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return n.Load()
+}
