@@ -6,7 +6,7 @@ MODULES := . bench deploy/test
 GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 FUZZTIME ?= 5s
 
-.PHONY: help build test check gofmt vet lint fmt fuzz generated bench demo
+.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ fuzz: ## each fuzz target for FUZZTIME (5s)
 generated: # go generate must change nothing
 	@state() { git status --porcelain; git diff; }; before=$$(state); go generate ./...; \
 	[[ $$before == "$$(state)" ]] || { git diff --stat; echo 'generated files were out of date' >&2; exit 1; }
+
+long: ## a million random decisions on which both stores must agree
+	STORETEST_DECISIONS=1000000 go test -count=1 -run=TestStore/agrees -v ./pkg/memstore ./pkg/redisstore
 
 bench: build ## measure the server beside a no-op
 	cd bench && go run . compare --binary ../bin/envoy-rls

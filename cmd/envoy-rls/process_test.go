@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
 // processRules admit 1000 users a day, and more of the rest.
@@ -40,6 +41,11 @@ descriptors:
     rate_limit: {unit: day, requests_per_unit: 1500}
   - key: tenant
     rate_limit: {unit: day, requests_per_unit: 100000}
+  - {key: fixed_window, rate_limit: &decade {unit: year, unit_multiplier: 10, requests_per_unit: 100, algorithm: fixed_window}}
+  - {key: sliding_window, rate_limit: {<<: *decade, algorithm: sliding_window}}
+  - {key: sliding_log, rate_limit: {<<: *decade, algorithm: sliding_log}}
+  - {key: token_bucket, rate_limit: {<<: *decade, algorithm: token_bucket}}
+  - {key: leaky_bucket, rate_limit: {<<: *decade, algorithm: leaky_bucket, burst: 100}}
 `
 
 const (
@@ -51,7 +57,7 @@ const (
 func TestTwoProcessesOverOneRedisAdmitExactlyTheLimit(t *testing.T) {
 	redis := proctest.StartRedis(t)
 	l := newLoad(t, startServices(t, 2, "--redis="+redis.URL())...)
-	l.admitsExactly(asked, shopRequest("user"))
+	l.admitsExactly(admitted, asked, shopRequest("user"))
 	l.left(map[string]uint32{"user": 0})
 	l.tells(asked)
 }
@@ -59,22 +65,35 @@ func TestTwoProcessesOverOneRedisAdmitExactlyTheLimit(t *testing.T) {
 func TestTwoProcessesOverOneRedisChargeAllDescriptorsOfARequestOrNone(t *testing.T) {
 	redis := proctest.StartRedis(t)
 	l := newLoad(t, startServices(t, 2, "--redis="+redis.URL())...)
-	l.admitsExactly(asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
+	l.admitsExactly(admitted, asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
 		shopRequest("path", "user", "tenant"))
 	l.left(map[string]uint32{"user": 0, "path": 500, "tenant": 99_000})
 	l.tells(asked)
 }
 
+// TestFourProcessesAdmitExactlyTheLimitOfEveryAlgorithm has periods so long that no window ends and no bucket
+// gets anything back meanwhile.
+func TestFourProcessesAdmitExactlyTheLimitOfEveryAlgorithm(t *testing.T) {
+	redis := proctest.StartRedis(t)
+	for _, inFlight := range []string{"1", "4"} {
+		l := newLoad(t, startServices(t, 4, "--redis="+redis.URL(), "--redis-in-flight="+inFlight, "--key-prefix="+inFlight)...)
+		for _, algorithm := range limiter.AlgorithmNames() {
+			l.admitsExactly(100, 1000, shopRequest(algorithm))
+		}
+		l.tells(1000 * len(limiter.AlgorithmNames()))
+	}
+}
+
 func TestOneProcessInMemoryAdmitsExactlyTheLimit(t *testing.T) {
 	l := newLoad(t, startServices(t, 1)...)
-	l.admitsExactly(asked, shopRequest("user"))
+	l.admitsExactly(admitted, asked, shopRequest("user"))
 	l.left(map[string]uint32{"user": 0})
 	l.tells(asked)
 }
 
 func TestOneProcessInMemoryChargesAllDescriptorsOfARequestOrNone(t *testing.T) {
 	l := newLoad(t, startServices(t, 1)...)
-	l.admitsExactly(asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
+	l.admitsExactly(admitted, asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
 		shopRequest("path", "user", "tenant"))
 	l.left(map[string]uint32{"user": 0, "path": 500, "tenant": 99_000})
 	l.tells(asked)
@@ -99,7 +118,7 @@ func TestARedisThatForgetsItsScriptsUnderLoadLosesNoRequest(t *testing.T) {
 			<-tick.C
 		}
 	})
-	l.admitsExactly(asked/4, shopRequest("user"))
+	l.admitsExactly(admitted, asked/4, shopRequest("user"))
 	cancel()
 	flusher.Wait()
 	if flushes < 10 {
@@ -245,7 +264,7 @@ func newLoad(t *testing.T, services ...*proctest.Service) *load {
 
 // admitsExactly sends so many requests, all kinds in turn, from all goroutines at once, and counts their
 // answers: each request is answered, and as many as the limit says are admitted.
-func (l *load) admitsExactly(total int64, kinds ...*ratelimit.RateLimitRequest) {
+func (l *load) admitsExactly(want int, total int64, kinds ...*ratelimit.RateLimitRequest) {
 	l.Helper()
 	var sent atomic.Int64
 	var mu sync.Mutex
@@ -270,9 +289,9 @@ func (l *load) admitsExactly(total int64, kinds ...*ratelimit.RateLimitRequest) 
 		})
 	}
 	workers.Wait()
-	want := map[string]int{"OK": admitted, "OVER_LIMIT": int(total) - admitted}
-	if !maps.Equal(answers, want) {
-		l.Errorf("%d requests were answered by %v, want %v", total, answers, want)
+	wanted := map[string]int{"OK": want, "OVER_LIMIT": int(total) - want}
+	if !maps.Equal(answers, wanted) {
+		l.Errorf("%d requests %v were answered by %v, want %v", total, kinds, answers, wanted)
 	}
 }
 

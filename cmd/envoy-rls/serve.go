@@ -110,10 +110,11 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 
 func (srv *server) openStore() error {
 	if srv.settings.storeKind() == storeMemory {
-		store := memstore.New(memstore.Options{})
+		store := memstore.New(memstore.Options{MemoryLimit: int(srv.settings.MemoryLimit)})
 		srv.store = store
-		srv.metrics.CounterFunc("memory_evictions_total", "Counters that lost their count to make room for others.",
-			func() float64 { return float64(store.Evicted()) })
+		evicted := srv.metrics.CounterFunc("memory_evictions_total", "Counters that lost their count to make room for others.", "state")
+		evicted("with_room", func() float64 { return float64(store.Evictions().WithRoom) })
+		evicted("denying", func() float64 { return float64(store.Evictions().Denying) })
 		return nil
 	}
 	redis.SetLogger(redisLog{srv.log})

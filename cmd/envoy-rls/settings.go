@@ -40,10 +40,12 @@ type settings struct {
 	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR"`
 
 	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
+	MemoryLimit     byteSize   `env:"MEMORY_LIMIT" default:"256MiB" placeholder:"SIZE" help:"What counters in memory may take."`
 	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, host:port, or a socket's path."`
 	RedisSocketType socketType `env:"REDIS_SOCKET_TYPE" default:"${redis_socket_type}" placeholder:"KIND" help:"tcp or unix. Default: by the address."`
 	RedisAuth       string     `env:"REDIS_AUTH" placeholder:"USER:PASSWORD" help:"Better in the environment, where ps does not show it."`
 	RedisPoolSize   count      `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections; 0 is ten for each CPU."`
+	RedisInFlight   count      `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
 	KeyPrefix       string     `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
 	StoreTimeout    timeout    `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
 
@@ -152,6 +154,7 @@ func (s *settings) redisOptions() redisstore.Options {
 		Prefix:     s.KeyPrefix,
 		Timeout:    time.Duration(s.StoreTimeout),
 		PoolSize:   int(s.RedisPoolSize),
+		InFlight:   int(s.RedisInFlight),
 	}
 }
 
@@ -223,7 +226,7 @@ func (p *settingProblems) mappers() kong.Option {
 		}),
 	}
 	for _, v := range []any{
-		port(0), count(0), duration(0), timeout(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
+		port(0), count(0), duration(0), timeout(0), byteSize(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
 		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{},
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))

@@ -18,6 +18,7 @@ type (
 	count         int
 	duration      time.Duration
 	timeout       time.Duration // 0 is auto
+	byteSize      int
 	compatMode    string
 	storeKind     string
 	socketType    string
@@ -73,6 +74,18 @@ func (t *timeout) UnmarshalText(text []byte) error {
 		return errors.New("want auto, or a duration above 0 with its unit, such as 10ms")
 	}
 	*t = timeout(v)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *byteSize) UnmarshalText(text []byte) error {
+	number := strings.TrimRight(string(text), "KMGiB")
+	unit, ok := map[string]uint64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[string(text[len(number):])]
+	n, err := strconv.ParseUint(number, 10, 20)
+	if !ok || err != nil || n == 0 {
+		return errors.New("want a size with its unit, such as 512KiB, 256MiB or 1GiB")
+	}
+	*b = byteSize(n * unit)
 	return nil
 }
 

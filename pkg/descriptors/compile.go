@@ -53,12 +53,12 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 
 // compileFile compiles one file. It returns no Domain if the file has an Error.
 func compileFile(f File, o Options) (*Domain, []Problem) {
-	c := compiler{reader: reader{file: f.Name}, options: o}
+	c := compiler{reader: reader{file: f.Name, size: len(f.Data)}, options: o}
 	s := c.read(f.Data, o.Defaults)
 	if s == nil {
 		return nil, c.problems
 	}
-	c.domain = &Domain{Name: s.domain, file: f.Name}
+	c.domain = &Domain{Name: s.domain, file: f.Name, partition: s.partition}
 	c.children(&c.domain.root, s.children, nil)
 	c.checkReplaces()
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {
@@ -80,8 +80,8 @@ type compiler struct {
 
 // namedLimit is a limit that takes part in replacing.
 type namedLimit struct {
-	name string
-	spec *descriptorSpec
+	*limitSpec
+	path string
 }
 
 // children builds the subtree below n. patterns are those of the levels above.
@@ -138,7 +138,7 @@ func (n *node) add(s *descriptorSpec, child *node) {
 
 // rule is the rule of s, or nil if it has no limit.
 func (c *compiler) rule(s *descriptorSpec, patterns []string) *Rule {
-	if s.limit == nil {
+	if len(s.limits) == 0 {
 		for _, f := range s.policyAt {
 			c.report(Warning, f.key, join(s.path, f.key.Value), "no effect without a rate_limit beside it")
 		}
@@ -147,25 +147,58 @@ func (c *compiler) rule(s *descriptorSpec, patterns []string) *Rule {
 	r := &Rule{
 		Domain:    c.domain.Name,
 		Path:      s.path,
-		Unlimited: s.limit.unlimited,
 		Role:      s.role(),
 		Charge:    c.charge(s),
 		OnFailure: s.onFailure,
-		Replaces:  s.limit.replaces,
 		Metadata:  s.metadata,
 	}
 	if slices.ContainsFunc(patterns, func(p string) bool { return p != "" }) {
 		r.patterns = patterns
 	}
-	if !s.limit.unlimited {
-		l := s.limit
-		r.Limits = []Limit{{Limit: l.limit, Name: l.name, Unit: l.unit, Multiplier: l.multiplier}}
+	for _, l := range s.limits {
+		c.addLimit(r, l, len(s.limits) > 1)
 	}
+	// Those that are tried out come last, since they are groups of their own.
+	slices.SortStableFunc(r.Limits, func(a, b Limit) int { return compareBool(a.Shadow, b.Shadow) })
 	c.domain.rules = append(c.domain.rules, r)
-	if s.limit.name != "" {
-		c.named = append(c.named, namedLimit{s.limit.name, s})
-	}
 	return r
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// addLimit adds a limit to r. One of several has a path of its own.
+func (c *compiler) addLimit(r *Rule, s *limitSpec, several bool) {
+	r.Replaces = append(r.Replaces, s.replaces...)
+	if s.name != "" {
+		c.named = append(c.named, namedLimit{s, r.Path})
+	}
+	if s.unlimited {
+		r.Unlimited = true
+		return
+	}
+	l := Limit{Limit: s.limit, Name: s.name, Unit: s.unit, Multiplier: s.multiplier, Shadow: s.shadow, Path: r.Path,
+		OwnBurst: s.written["burst"] != nil,
+	}
+	if several {
+		l.Path += "/" + l.label()
+	}
+	r.Limits = append(r.Limits, l)
+}
+
+// label is the limit's name, or what it is.
+func (l *Limit) label() string {
+	if l.Name != "" {
+		return l.Name
+	}
+	return fmt.Sprintf("%d-per-%s", l.Requests, strings.ReplaceAll(l.Unit.Words(l.Multiplier), " ", "-"))
 }
 
 // role: shadow beats quota, as a shadow rule never denies.
@@ -194,12 +227,12 @@ func (c *compiler) charge(s *descriptorSpec) limiter.Charge {
 func (c *compiler) checkReplaces() {
 	replaces := map[string][]string{}
 	for _, l := range c.named {
-		replaces[l.name] = append(replaces[l.name], l.spec.limit.replaces...)
+		replaces[l.name] = append(replaces[l.name], l.replaces...)
 	}
 	for _, l := range c.named {
 		circle := findCircle(replaces, l.name, []string{l.name}, map[string]bool{})
 		if len(circle) > 2 {
-			c.errorf(l.spec.limit.at, l.spec.path+".rate_limit.replaces",
+			c.errorf(l.at, l.path+".rate_limit.replaces",
 				"%s: together they leave no limit; delete one of these replaces", strings.Join(circle, " replaces "))
 		}
 	}

@@ -27,6 +27,7 @@ const (
 	defaultsBlock
 	descriptorBlock
 	limitBlock
+	limitsBlock
 	replacesBlock
 )
 
@@ -35,14 +36,17 @@ var blocks = [...]struct {
 	place string
 	keys  []string
 }{
-	fileBlock:     {"at the top of the file", []string{"domain", "descriptors", "defaults"}},
+	fileBlock:     {"at the top of the file", []string{"domain", "descriptors", "defaults", "partition_by"}},
 	defaultsBlock: {"in defaults", []string{"algorithm", "count_denied", "on_store_failure"}},
 	descriptorBlock: {"beside key, in the descriptor", []string{
-		"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
+		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
 		"share_threshold", "detailed_metric", "value_to_metric", "metadata",
 	}},
 	limitBlock: {"inside rate_limit", []string{
 		"unit", "requests_per_unit", "unit_multiplier", "unlimited", "name", "replaces", "algorithm", "burst",
+	}},
+	limitsBlock: {"in an entry of rate_limits", []string{
+		"unit", "requests_per_unit", "unit_multiplier", "name", "replaces", "algorithm", "burst", "shadow_mode",
 	}},
 	replacesBlock: {"in an entry of replaces", []string{"name"}},
 }
@@ -51,8 +55,11 @@ func (b block) keys() []string { return blocks[b].keys }
 
 // misplaced says where a key that b does not have belongs, or what it was meant to be.
 func (b block) misplaced(key string) string {
-	if b == limitBlock && slices.Contains(descriptorBlock.keys(), key) {
+	switch {
+	case b == limitBlock && slices.Contains(descriptorBlock.keys(), key):
 		return key + " belongs one level up, beside rate_limit (here the replaced service ignores it)"
+	case b == limitsBlock && slices.Contains(descriptorBlock.keys(), key):
+		return key + " belongs one level up, beside rate_limits"
 	}
 	if word, ok := nearest(key, b.keys()); ok {
 		return "unknown key; did you mean " + word + "?"
@@ -67,16 +74,18 @@ func (b block) misplaced(key string) string {
 
 // spec is one file, read but not yet checked as a whole.
 type spec struct {
-	domain   string
-	at       *yaml.Node
-	children []*descriptorSpec
+	domain string
+	// partition is the key whose value says which counters belong together.
+	partition string
+	at        *yaml.Node
+	children  []*descriptorSpec
 }
 
 type descriptorSpec struct {
 	at         *yaml.Node
 	path       string
 	key, value string
-	limit      *limitSpec
+	limits     []*limitSpec
 	children   []*descriptorSpec
 
 	shadow, quota                bool
@@ -94,7 +103,9 @@ type limitSpec struct {
 	multiplier uint32
 	limit      limiter.Limit
 	unlimited  bool
+	shadow     bool
 	replaces   []string
+	written    map[string]*yaml.Node // keys
 }
 
 // Defaults are what a rule does where its file doesn't say.
@@ -120,6 +131,8 @@ func (r *reader) read(data []byte, d Defaults) *spec {
 			list = f.value
 		case "defaults":
 			d = r.defaults(f.value, d)
+		case "partition_by":
+			s.partition = r.text(f.value, "partition_by")
 		}
 	}
 	if s.domain == "" {
@@ -212,6 +225,7 @@ func (r *reader) descriptor(n *yaml.Node, parent string, d Defaults, depth int) 
 	for _, f := range fields {
 		r.descriptorField(s, f, d, depth)
 	}
+	r.checkLimits(s, fields)
 	return s
 }
 
@@ -246,22 +260,22 @@ func (r *reader) descriptorField(s *descriptorSpec, f field, d Defaults, depth i
 	switch f.key.Value {
 	case "rate_limit":
 		if !isNull(f.value) {
-			s.limit = r.limit(f, path, d)
+			s.limits = append(s.limits, r.limit(f, path, limitBlock, d))
+		}
+	case "rate_limits":
+		for i, item := range r.items(f.value, path) {
+			s.limits = append(s.limits, r.limit(field{item, item}, fmt.Sprintf("%s[%d]", path, i), limitsBlock, d))
 		}
 	case "descriptors":
 		s.children = r.descriptors(f.value, s.path, d, depth+1)
-	case "shadow_mode":
-		s.shadow = r.policyFlag(s, f, path)
-	case "quota_mode":
-		s.quota = r.policyFlag(s, f, path)
+	case "shadow_mode", "quota_mode", "detailed_metric":
+		r.policyFlag(s, f, path)
 	case "count_denied":
 		s.countDenied = r.flag(f.value, path)
 		s.policyAt = append(s.policyAt, f)
 	case "on_store_failure":
 		s.onFailure = r.failurePolicy(f.value, path)
 		s.policyAt = append(s.policyAt, f)
-	case "detailed_metric":
-		s.detailed = r.policyFlag(s, f, path)
 	case "value_to_metric":
 		s.valueMetric = r.flag(f.value, path)
 	case "share_threshold":
@@ -273,26 +287,59 @@ func (r *reader) descriptorField(s *descriptorSpec, f field, d Defaults, depth i
 	}
 }
 
-// policyFlag is a flag that acts only beside a rate_limit.
-func (r *reader) policyFlag(s *descriptorSpec, f field, path string) bool {
+// policyFlag reads a flag that acts only beside a rate_limit.
+func (r *reader) policyFlag(s *descriptorSpec, f field, path string) {
 	on := r.flag(f.value, path)
 	if on {
 		s.policyAt = append(s.policyAt, f)
 	}
-	return on
+	switch f.key.Value {
+	case "shadow_mode":
+		s.shadow = on
+	case "quota_mode":
+		s.quota = on
+	case "detailed_metric":
+		s.detailed = on
+	}
 }
 
-func (r *reader) limit(f field, path string, d Defaults) *limitSpec {
-	s := &limitSpec{at: f.key, multiplier: 1, limit: limiter.Limit{Algorithm: d.Algorithm}}
-	written := map[string]*yaml.Node{}
-	for _, g := range r.fields(f.value, path, limitBlock) {
-		written[g.key.Value] = g.key
+// limit reads the limit of f, a rate_limit or an entry of rate_limits.
+func (r *reader) limit(f field, path string, b block, d Defaults) *limitSpec {
+	s := &limitSpec{
+		at: f.key, multiplier: 1, limit: limiter.Limit{Algorithm: d.Algorithm}, written: map[string]*yaml.Node{},
+	}
+	for _, g := range r.fields(f.value, path, b) {
+		s.written[g.key.Value] = g.key
 		r.limitField(s, g, join(path, g.key.Value))
 	}
+	if s.limit.Algorithm == limiter.TokenBucket && s.written["burst"] == nil {
+		s.limit.Burst = s.limit.Requests
+	}
 	if f.value.Kind == yaml.MappingNode {
-		r.checkLimit(s, written, path)
+		r.checkLimit(s, path)
 	}
 	return s
+}
+
+// checkLimits checks what the limits of one descriptor are to each other.
+func (r *reader) checkLimits(s *descriptorSpec, fields []field) {
+	one := slices.IndexFunc(fields, func(f field) bool { return f.key.Value == "rate_limit" })
+	list := slices.IndexFunc(fields, func(f field) bool { return f.key.Value == "rate_limits" })
+	if one >= 0 && list >= 0 {
+		r.errorf(fields[list].key, join(s.path, "rate_limits"), "there is a rate_limit, too; make it an entry of the list")
+	}
+	for i, l := range s.limits {
+		same := slices.IndexFunc(s.limits[:i], func(o *limitSpec) bool {
+			return o.limit.Algorithm == l.limit.Algorithm && o.limit.Period == l.limit.Period && l.unit.Valid()
+		})
+		if same >= 0 {
+			r.errorf(l.at, join(s.path, "rate_limits"), "another %s limit per %s is at %d:%d, and they would be one counter; make one of the two",
+				l.limit.Algorithm, l.unit.Words(l.multiplier), s.limits[same].at.Line, s.limits[same].at.Column)
+		}
+		if l.name != "" && slices.ContainsFunc(s.limits[:i], func(o *limitSpec) bool { return o.name == l.name }) {
+			r.errorf(l.at, join(s.path, "rate_limits"), "another limit of this list has the name %q", l.name)
+		}
+	}
 }
 
 func (r *reader) limitField(s *limitSpec, f field, path string) {
@@ -318,6 +365,8 @@ func (r *reader) limitField(s *limitSpec, f field, path string) {
 		s.limit.Algorithm = r.algorithm(f.value, path)
 	case "burst":
 		s.limit.Burst = r.number(f.value, path)
+	case "shadow_mode":
+		s.shadow = r.flag(f.value, path)
 	}
 }
 
@@ -343,7 +392,8 @@ func unitNames() []string {
 	return names
 }
 
-func (r *reader) checkLimit(s *limitSpec, written map[string]*yaml.Node, path string) {
+func (r *reader) checkLimit(s *limitSpec, path string) {
+	written := s.written
 	if s.unlimited {
 		if at := written["unit"]; at != nil {
 			r.errorf(at, join(path, "unit"), "an unlimited rate_limit has no unit; delete the line, or unlimited")

@@ -9,18 +9,18 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-const (
-	// maxNodes bounds what the aliases of one file may expand to.
-	maxNodes = 4 << 20
-	// maxDepth bounds the nesting of descriptors.
-	maxDepth = 64
-)
+// maxDepth bounds the nesting of descriptors.
+const maxDepth = 64
+
+// maxNodes bounds what a file of a size may come to once its aliases are expanded.
+func maxNodes(size int) int { return 1<<20 + 2*size }
 
 // reader walks one file's YAML nodes and collects what is wrong with them. It reads nodes rather than decode
 // into structs, because only nodes know their position and the text that was written: decoding turns 10.7
 // into 10 and a quoted "yes" into true without a word.
 type reader struct {
 	file     string
+	size     int
 	visited  int
 	problems []Problem
 }
@@ -45,10 +45,11 @@ func (r *reader) resolve(n *yaml.Node) *yaml.Node {
 	for n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
-	if r.visited++; r.visited == maxNodes {
-		r.errorf(n, "", "the aliases of this file expand to more than %d nodes; write less of it by reference", maxNodes)
+	most := maxNodes(r.size)
+	if r.visited++; r.visited == most {
+		r.errorf(n, "", "the aliases of this file expand to more than %d nodes; write less of it by reference", most)
 	}
-	if r.visited >= maxNodes {
+	if r.visited >= most {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
 	}
 	return n

@@ -19,8 +19,9 @@ type Domain struct {
 	// Name is what Envoy's filter sends.
 	Name string
 
-	file string
-	root node
+	file      string
+	partition string // a key, or ""
+	root      node
 	// rules in the order of their files
 	rules []*Rule
 }
@@ -31,7 +32,8 @@ type Rule struct {
 	Domain string
 	// Path is the domain and each level's key, with _value where there is one: shop.tenant_acme.user.
 	Path string
-	// Limits are decided together. An Unlimited rule has none.
+	// Limits are decided together, those in Shadow each for itself, after the others. An Unlimited rule has
+	// none.
 	Limits    []Limit
 	Unlimited bool
 	// Role is what a denial does to the request, Charge what a denied hit costs, OnFailure who answers for
@@ -51,9 +53,15 @@ type Rule struct {
 type Limit struct {
 	limiter.Limit
 	// Name is the limit's name, or "".
-	Name       string
+	Name string
+	// Path is the rule's, and of one of several limits also / and its name, or what it is.
+	Path string
+	// Shadow limits are tried out beside those that count.
+	Shadow     bool
 	Unit       Unit
 	Multiplier uint32
+	// OwnBurst tells that the burst was written, rather than being the number of requests.
+	OwnBurst bool
 }
 
 // node is a place in a domain's tree.
@@ -84,6 +92,20 @@ func (rs *Ruleset) Domains(yield func(*Domain) bool) {
 			return
 		}
 	}
+}
+
+// Partition says which counters of the domain belong together: those of descriptors for which it returns the
+// same text. It is the value of the key in the file's partition_by, or "".
+func (d *Domain) Partition(entries []Entry) string {
+	if d.partition == "" {
+		return ""
+	}
+	for _, e := range entries {
+		if e.Key == d.partition {
+			return e.Value
+		}
+	}
+	return ""
 }
 
 // Rules returns the domain's rules in the order of its file. The caller must not change them.

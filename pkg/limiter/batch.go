@@ -68,6 +68,9 @@ type Hit struct {
 	// Key names the counter. It may alias a buffer that is used again after Decide: a Store that keeps it
 	// clones it.
 	Key string
+	// Partition, where it is not empty, names counters that a store which is spread over several places
+	// keeps in one, so that they can be decided together at one instant. It may alias as Key does.
+	Partition string
 	// Limit is shared and never written.
 	Limit *Limit
 	// Cost is at most MaxCost in size. 0 looks without charging; a negative cost gives back.

@@ -50,6 +50,13 @@ var kernels = [...]kernel{
 	LeakyBucket:   leakyBucket,
 }
 
+// Room is how many hits of cost 1 r, rolled to now, would admit.
+func Room(l *Limit, r *Row, now int64) int64 {
+	c := counter{l, r, now}
+	kernels[l.Algorithm].roll(c)
+	return kernels[l.Algorithm].room(c)
+}
+
 // Expires is the instant, in µs since the Unix epoch, from which r, rolled to now, is as good as no row.
 func Expires(l *Limit, r *Row, now int64) int64 {
 	return kernels[l.Algorithm].expires(counter{l, r, now})

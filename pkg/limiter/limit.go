@@ -67,6 +67,9 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm(%d)", uint8(a))
 }
 
+// HasBurst tells whether a limit of the algorithm has a Burst: whether it is a bucket.
+func (a Algorithm) HasBurst() bool { return a == TokenBucket || a == LeakyBucket }
+
 // ParseAlgorithm is the inverse of Algorithm.String. Its error lists the names there are.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for i := range kernels {

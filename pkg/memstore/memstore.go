@@ -14,31 +14,45 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// DefaultMaxCounters bounds a Store whose Options leave MaxCounters out.
-const DefaultMaxCounters = 1 << 20
+// DefaultMemoryLimit bounds a Store whose Options leave MemoryLimit out.
+const DefaultMemoryLimit = 256 << 20
 
 const (
 	shardCount = 256
 	// sampled is how many counters of a shard are looked at before a new one is kept.
 	sampled = 16
+	// counterSize is about what a counter takes beside the bytes of its name: its row, the name's header, and
+	// its place in a map that is on average three quarters full.
+	counterSize = 160
 )
 
 // Options are a Store's settings. The zero value is a good choice.
 type Options struct {
 	// Now is the store's clock; nil is time.Now. It must be safe for concurrent use.
 	Now func() time.Time
-	// MaxCounters is about how many counters are kept; 0 is DefaultMaxCounters. Beyond it a new counter
-	// takes the place of the one, of a few sampled, that resets first.
-	MaxCounters int
+	// MemoryLimit is about how many bytes counters may take; 0 is DefaultMemoryLimit. Beyond it a new counter
+	// takes the place of one of a few that are looked at: a stale one, else the one with most room left,
+	// whose loss lets the fewest hits pass, so that a client in a loop can't make itself forgotten by
+	// filling the store with names.
+	MemoryLimit int
+}
+
+// Evictions are the counters that made room for others, by what they were.
+type Evictions struct {
+	// WithRoom lost a count, and would have let their next hit pass all the same.
+	WithRoom int64
+	// Denying would have denied their next hit: all that were looked at would.
+	Denying int64
 }
 
 // Store is a limiter.Store. Any number of goroutines may use it.
 type Store struct {
 	now         func() time.Time
-	maxPerShard int
+	maxPerShard int // bytes
 	seed        maphash.Seed
 	shards      [shardCount]shard
-	evicted     atomic.Int64
+	withRoom    atomic.Int64
+	denying     atomic.Int64
 	works       sync.Pool // of *work
 }
 
@@ -47,33 +61,37 @@ type shard struct {
 	// counters holds pointers, since assigning to a key that is there would make the map keep the caller's
 	// copy of the key.
 	counters map[string]*row
+	size     int // bytes, by sizeOf
 }
 
 // row is a counter that is kept.
 type row struct {
 	limiter.Row
-	expires int64 // µs; from then on the counter is as good as new
+	limit   *limiter.Limit // that it was last charged under
+	expires int64          // µs; from then on the counter is as good as new
 }
+
+func sizeOf(key string, r *row) int { return counterSize + len(key) + 8*len(r.Log) }
 
 // New returns an empty Store.
 func New(o Options) *Store {
-	s := &Store{now: o.Now, maxPerShard: o.MaxCounters, seed: maphash.MakeSeed()}
+	s := &Store{now: o.Now, maxPerShard: o.MemoryLimit, seed: maphash.MakeSeed()}
 	s.works.New = func() any { return new(work) }
 	if s.now == nil {
 		s.now = time.Now
 	}
 	if s.maxPerShard <= 0 {
-		s.maxPerShard = DefaultMaxCounters
+		s.maxPerShard = DefaultMemoryLimit
 	}
-	s.maxPerShard = max(1, s.maxPerShard/shardCount)
+	s.maxPerShard /= shardCount
 	for i := range s.shards {
 		s.shards[i].counters = map[string]*row{}
 	}
 	return s
 }
 
-// Evicted is how many counters lost their count to make room for others.
-func (s *Store) Evicted() int64 { return s.evicted.Load() }
+// Evictions is what was evicted so far. Stale counters don't count.
+func (s *Store) Evictions() Evictions { return Evictions{s.withRoom.Load(), s.denying.Load()} }
 
 // Len is the number of counters kept, stale ones among them.
 func (s *Store) Len() int {
@@ -150,7 +168,9 @@ func (w *work) load(s *Store, b *limiter.Batch) {
 func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 	for i := range b.Hits {
 		if r := w.known[w.first[i]]; r != nil && b.Decisions[i].Charged {
-			*r = row{Row: *w.rows[i], expires: limiter.Expires(b.Hits[i].Limit, w.rows[i], now)}
+			sh := s.shard(w.hashes[i])
+			sh.size += 8 * (len(w.rows[i].Log) - len(r.Log))
+			*r = row{*w.rows[i], b.Hits[i].Limit, limiter.Expires(b.Hits[i].Limit, w.rows[i], now)}
 		}
 	}
 	for i := range b.Hits {
@@ -160,31 +180,53 @@ func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 			continue
 		}
 		sh := s.shard(w.hashes[f])
-		s.makeRoom(sh, now)
-		w.known[f] = &row{Row: w.own[f], expires: limiter.Expires(h.Limit, &w.own[f], now)}
-		sh.counters[strings.Clone(h.Key)] = w.known[f]
+		r := &row{w.own[f], h.Limit, limiter.Expires(h.Limit, &w.own[f], now)}
+		s.makeRoom(sh, sizeOf(h.Key, r), now)
+		w.known[f] = r
+		sh.counters[strings.Clone(h.Key)] = r
+		sh.size += sizeOf(h.Key, r)
 	}
 	clear(w.known)
 }
 
-// makeRoom drops the stale ones of a few counters, and one that is not if the shard is full all the same.
-// Since maps are walked from a random place, each new counter pays for a share of the sweeping.
-func (s *Store) makeRoom(sh *shard, now int64) {
-	seen, victim, earliest := 0, "", int64(0)
+// makeRoom drops the stale ones of a few counters, and of the others those with most room left until there is
+// space for size bytes. Since maps are walked from a random place, each new counter pays for a share of the
+// sweeping, and nothing ever scans them all.
+func (s *Store) makeRoom(sh *shard, size int, now int64) {
+	for {
+		victim, room := sh.sweep(now)
+		if sh.size+size <= s.maxPerShard || victim == "" {
+			return
+		}
+		sh.drop(victim)
+		if room > 0 {
+			s.withRoom.Add(1)
+		} else {
+			s.denying.Add(1)
+		}
+	}
+}
+
+// sweep looks at a few counters and drops the stale ones. Of the others it returns the one with most room.
+func (sh *shard) sweep(now int64) (victim string, room int64) {
+	seen := 0
 	for key, r := range sh.counters {
+		copied := r.Row
 		if r.expires <= now {
-			delete(sh.counters, key)
-		} else if victim == "" || r.expires < earliest {
-			victim, earliest = key, r.expires
+			sh.drop(key)
+		} else if left := limiter.Room(r.limit, &copied, now); victim == "" || left > room {
+			victim, room = key, left
 		}
 		if seen++; seen == sampled {
 			break
 		}
 	}
-	if len(sh.counters) >= s.maxPerShard {
-		delete(sh.counters, victim)
-		s.evicted.Add(1)
-	}
+	return victim, room
+}
+
+func (sh *shard) drop(key string) {
+	sh.size -= sizeOf(key, sh.counters[key])
+	delete(sh.counters, key)
 }
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash%shardCount] }

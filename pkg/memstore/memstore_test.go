@@ -3,6 +3,7 @@ package memstore_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -58,22 +59,56 @@ func TestStaleCountersMakeRoomForNewOnes(t *testing.T) {
 	if n := s.Len(); n > 51_000 {
 		t.Errorf("%d counters are kept, of which 50000 matter", n)
 	}
-	if s.Evicted() != 0 {
-		t.Errorf("%d counters lost their count, want none", s.Evicted())
+	if e := s.Evictions(); e != (memstore.Evictions{}) {
+		t.Errorf("counters lost their count: %+v", e)
 	}
 }
 
+// TestMemoryIsBounded fills a store far beyond its limit with counters of which some deny: those stay.
 func TestMemoryIsBounded(t *testing.T) {
-	s := memstore.New(memstore.Options{MaxCounters: 10_000})
-	for i := range 100_000 {
-		if err := s.Decide(context.Background(), hit(fmt.Sprint(i), 1)); err != nil {
+	const limit = 4 << 20
+	s := memstore.New(memstore.Options{MemoryLimit: limit})
+	exhausted := func(i int) *limiter.Batch { return hit(fmt.Sprint("exhausted", i), 5) }
+	for i := range 500 {
+		if err := s.Decide(context.Background(), exhausted(i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := s.Len(); n > 10_000 {
-		t.Errorf("%d counters are kept, want at most 10000", n)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 200_000 {
+		if err := s.Decide(context.Background(), hit(fmt.Sprint("flood", i), 1)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if s.Evicted() == 0 {
-		t.Error("counters lost their count, and that was not told")
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 2*limit {
+		t.Errorf("the store takes %d bytes, its limit is %d", grown, limit)
+	}
+	if e := s.Evictions(); e.WithRoom == 0 || e.Denying != 0 {
+		t.Errorf("evicted: %+v", e)
+	}
+	for i := range 500 {
+		b := exhausted(i)
+		if err := s.Decide(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		if b.Allowed {
+			t.Fatalf("exhausted counter %d was forgotten", i)
+		}
+	}
+}
+
+func TestADenyingCounterGoesOnlyIfAllDeny(t *testing.T) {
+	s := memstore.New(memstore.Options{MemoryLimit: 1 << 18})
+	for i := range 10_000 {
+		if err := s.Decide(context.Background(), hit(fmt.Sprint(i), 5)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if e := s.Evictions(); e.Denying == 0 || e.WithRoom != 0 {
+		t.Errorf("evicted: %+v", e)
 	}
 }

@@ -72,10 +72,14 @@ func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeV
 	return v
 }
 
-// CounterFunc adds a counter without labels whose value is asked for when it is read.
-func (m *Metrics) CounterFunc(name, help string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewCounterFunc(
-		prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, value))
+// CounterFunc adds a counter with one label. The function that it returns adds a series, whose value is asked
+// for when it is read.
+func (m *Metrics) CounterFunc(name, help, label string) func(labelValue string, value func() float64) {
+	return func(labelValue string, value func() float64) {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: namespace, Name: name, Help: help, ConstLabels: prometheus.Labels{label: labelValue},
+		}, value))
+	}
 }
 
 // Handler serves the metrics in the format that the client asks for.
@@ -92,13 +96,27 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 	for d := range rules.Domains {
 		m.rules.WithLabelValues(d.Name).Set(float64(len(d.Rules())))
 		for _, r := range d.Rules() {
-			for _, result := range []rls.Result{rls.ResultOK, rls.ResultOverLimit} {
-				m.decisions.WithLabelValues(d.Name, r.Path, string(result))
-			}
+			m.start(r)
 		}
 	}
 	m.reloadTime.SetToCurrentTime()
 	m.reloaded(good)
+}
+
+// start makes the series of a rule.
+func (m *Metrics) start(r *descriptors.Rule) {
+	if r.Unlimited {
+		m.decisions.WithLabelValues(r.Domain, r.Path, string(rls.ResultUnlimited))
+	}
+	for i := range r.Limits {
+		refused := rls.ResultOverLimit
+		if r.Limits[i].Shadow || r.Role == limiter.Shadow {
+			refused = rls.ResultShadowOverLimit
+		}
+		for _, result := range []rls.Result{rls.ResultOK, refused} {
+			m.decisions.WithLabelValues(r.Domain, r.Limits[i].Path, string(result))
+		}
+	}
 }
 
 // Refused says that a load changed nothing, since it had errors.
@@ -139,7 +157,7 @@ func (m *Metrics) request(domain string, code codes.Code, overLimit bool, took t
 	m.duration.Observe(took.Seconds())
 }
 
-func (m *Metrics) decision(rule *descriptors.Rule, result rls.Result, cost int64) {
-	m.decisions.WithLabelValues(rule.Domain, rule.Path, string(result)).Inc()
-	m.hits.WithLabelValues(rule.Domain, rule.Path, string(result)).Add(float64(max(cost, 0)))
+func (m *Metrics) decision(domain, path string, result rls.Result, cost int64) {
+	m.decisions.WithLabelValues(domain, path, string(result)).Inc()
+	m.hits.WithLabelValues(domain, path, string(result)).Add(float64(max(cost, 0)))
 }

@@ -28,7 +28,8 @@ var ErrQueueFull = errors.New("too many requests of the domain are waiting for t
 // by no more than a call.
 type combiner struct {
 	run      func(ctx context.Context, c *call) error
-	inFlight func() int // how many calls may be under way now
+	inFlight func() int                // how many calls may be under way now
+	prefixOf func(*limiter.Hit) string // what its key begins with
 
 	waiters sync.Pool // of *waiter
 	calls   sync.Pool // of *call
@@ -59,10 +60,13 @@ func (f *flow) take() *waiter {
 	return w
 }
 
-func newCombiner(run func(context.Context, *call) error, inFlight func() int) *combiner {
+func newCombiner(
+	run func(context.Context, *call) error, inFlight func() int, prefixOf func(*limiter.Hit) string,
+) *combiner {
 	return &combiner{
 		run:      run,
 		inFlight: inFlight,
+		prefixOf: prefixOf,
 		waiters:  sync.Pool{New: func() any { return newWaiter() }},
 		calls:    sync.Pool{New: func() any { return newCall() }},
 		flows:    map[string]*flow{},
@@ -71,9 +75,9 @@ func newCombiner(run func(context.Context, *call) error, inFlight func() int) *c
 
 // decide has b decided by the deadline, or before ctx ends. Nothing refers to b afterwards: what is still
 // under way then works on a copy.
-func (c *combiner) decide(ctx context.Context, b *limiter.Batch, prefix string, deadline time.Time) error {
+func (c *combiner) decide(ctx context.Context, b *limiter.Batch, deadline time.Time) error {
 	w, _ := c.waiters.Get().(*waiter)
-	w.copyOf(b, prefix)
+	w.copyOf(b, c.prefixOf)
 	w.deadline = deadline
 	if err := c.submit(w, b.Flow); err != nil {
 		c.waiters.Put(w)
@@ -206,23 +210,17 @@ func newWaiter() *waiter {
 	return w
 }
 
-// copyOf makes w a copy of b, with prefix before the names of counters.
-func (w *waiter) copyOf(b *limiter.Batch, prefix string) {
-	size := 0
-	for i := range b.Hits {
-		size += len(prefix) + len(b.Hits[i].Key)
-	}
-	if cap(w.buffer) < size {
-		w.buffer = make([]byte, 0, 2*size)
-	}
-	w.buffer = w.buffer[:0]
+// copyOf makes w a copy of b, whose counters have their keys for names.
+func (w *waiter) copyOf(b *limiter.Batch, prefixOf func(*limiter.Hit) string) {
+	w.buffer = w.buffer[:0] // where it moves as it grows, earlier names keep the old place
 	w.batch.Hits = append(w.batch.Hits[:0], b.Hits...)
 	w.batch.Decisions = append(w.batch.Decisions[:0], b.Decisions...)
 	w.alone = false
 	for i := range w.batch.Hits {
 		h := &w.batch.Hits[i]
 		first := len(w.buffer)
-		w.buffer = append(append(w.buffer, prefix...), h.Key...)
+		w.buffer = append(append(w.buffer, prefixOf(h)...), h.Key...)
+		h.Partition = ""
 		h.Key = unsafe.String(unsafe.SliceData(w.buffer[first:]), len(w.buffer)-first)
 		w.alone = w.alone || h.Cost < 0 || repeats(w.batch.Hits, i)
 	}

@@ -50,7 +50,7 @@ func randomCall(t *rapid.T, run int, began time.Time) *call {
 		b := storetest.RandomBatch(t, run, began)
 		for range rapid.IntRange(1, 6).Draw(t, "alike") {
 			w := newWaiter()
-			w.copyOf(b, "p:")
+			w.copyOf(b, plain)
 			c.add(w)
 		}
 	}
@@ -62,7 +62,7 @@ func TestLikeRequestsOfACallAreOneGroup(t *testing.T) {
 	c := newCall()
 	add := func(b *limiter.Batch) {
 		w := newWaiter()
-		w.copyOf(b, "p:")
+		w.copyOf(b, plain)
 		c.add(w)
 	}
 	for range 100 {
@@ -78,6 +78,9 @@ func TestLikeRequestsOfACallAreOneGroup(t *testing.T) {
 		t.Errorf("%d groups, the first of %d requests, and %d keys", len(c.groups), len(c.groups[0].waiters), len(c.keys))
 	}
 }
+
+// plain leaves names as they are.
+func plain(*limiter.Hit) string { return "" }
 
 // stalled is a combiner whose calls wait until they are let go, and remember their keys.
 type stalled struct {
@@ -103,7 +106,7 @@ func newStalled() *stalled {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-	}, func() int { return 1 })
+	}, func() int { return 1 }, plain)
 	return s
 }
 
@@ -114,7 +117,7 @@ func (s *stalled) decide(t *testing.T, flow, key string) {
 	go func() {
 		b := batch(key, 1)
 		b.Flow = flow
-		_ = s.combiner.decide(context.Background(), b, "", time.Now().Add(time.Minute)) // always "let go"
+		_ = s.combiner.decide(context.Background(), b, time.Now().Add(time.Minute)) // always "let go"
 	}()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() > before })
 }
@@ -161,12 +164,12 @@ func TestAFlowsQueueIsBounded(t *testing.T) {
 	s.decide(t, "first", "under way")
 	for range maxQueued {
 		w := newWaiter()
-		w.copyOf(batch("flood", 1), "")
+		w.copyOf(batch("flood", 1), plain)
 		if err := s.submit(w, "flood"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, "", time.Now().Add(time.Minute))
+	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, time.Now().Add(time.Minute))
 	if !errors.Is(err, ErrQueueFull) {
 		t.Errorf("the error is %v", err)
 	}
@@ -179,7 +182,7 @@ func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 	s.decide(t, "d", "under way")
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error)
-	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), "", time.Now().Add(time.Minute)) }()
+	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), time.Now().Add(time.Minute)) }()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {

@@ -18,15 +18,11 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// keyVersion stands between the prefix and a counter's name. It changes with the format of rows. The tag in
-// braces keeps all counters in one slot of a cluster, where one script can reach them.
-const keyVersion = "v1:{0}"
-
 // Store is a limiter.Store. Any number of goroutines may use it. Close it when it is no longer needed.
 type Store struct {
 	client    *redis.Client
 	script    *redis.Script
-	prefix    string
+	prefixes  []string // by tag
 	timeout   time.Duration
 	now       func() int64 // µs, or 0 for the server's clock
 	jitter    func() int64 // of expiries, in millionths
@@ -49,13 +45,13 @@ func Open(o Options) (*Store, error) {
 	s := &Store{
 		client:   redis.NewClient(c),
 		script:   redis.NewScript(script),
-		prefix:   o.Prefix + keyVersion,
+		prefixes: prefixes(o.Prefix, o.HashTags),
 		timeout:  o.Timeout,
 		inFlight: o.InFlight,
 		now:      func() int64 { return 0 },
 		jitter:   func() int64 { return rand.Int64N(1e6) },
 	}
-	s.combiner = newCombiner(s.runCall, s.callsAtOnce)
+	s.combiner = newCombiner(s.runCall, s.callsAtOnce, s.prefixOf)
 	return s, nil
 }
 
@@ -68,7 +64,7 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return undecided(b, err)
 	}
-	if err := s.combiner.decide(ctx, b, s.prefix, time.Now().Add(s.budget(ctx))); err != nil {
+	if err := s.combiner.decide(ctx, b, time.Now().Add(s.budget(ctx))); err != nil {
 		return undecided(b, err)
 	}
 	return nil
@@ -166,7 +162,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
 	if err := s.Decide(ctx, trial()); err != nil {
-		return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+s.prefix+"*", err))
+		return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+s.prefixes[0]+"*", err))
 	}
 	return nil
 }

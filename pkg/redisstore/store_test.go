@@ -76,7 +76,7 @@ func TestDamagedValuesCountAsNone(t *testing.T) {
 	ctx := context.Background()
 	for i, value := range []string{"", "x", "-5", "1.5", "1e3", "0x10", "9223372036854775808", "007", " 7", "nan", "inf"} {
 		name := fmt.Sprint("damaged", i)
-		admin.Set(ctx, s.prefix+name, value, 0)
+		admin.Set(ctx, s.prefixes[0]+name, value, 0)
 		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
 		if !first.Allowed || first.Room != 2 || second.Room != 1 {
 			t.Errorf("with %q stored: %+v, then %+v", value, first, second)
@@ -88,7 +88,7 @@ func TestDamagedValuesCountAsNone(t *testing.T) {
 		func(key string) { admin.HSet(ctx, key, "a", 1) },
 	} {
 		name := fmt.Sprint("type", i)
-		damage(s.prefix + name)
+		damage(s.prefixes[0] + name)
 		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
 		if !first.Allowed || first.Room != 2 || second.Room != 1 {
 			t.Errorf("with a wrong type stored: %+v, then %+v", first, second)
@@ -106,7 +106,7 @@ func TestEveryKeyExpires(t *testing.T) {
 		t.Errorf("a look and a give-back made %d keys", n)
 	}
 	decide(t, s, "a", 1)
-	key := s.prefix + "a"
+	key := s.prefixes[0] + "a"
 	before := admin.PTTL(ctx, key).Val()
 	untilReset := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))
 	if before < untilReset-time.Minute || before > untilReset+11*time.Second {
@@ -223,7 +223,7 @@ func FuzzReply(f *testing.F) {
 			b.Hits = append(b.Hits, batch(fmt.Sprint(i), 1).Hits...)
 		}
 		w := newWaiter()
-		w.copyOf(b, "p:")
+		w.copyOf(b, plain)
 		c := newCall()
 		c.add(w)
 		if err := c.decide(r, &rowsByHit{}); (err == nil) != w.decided {

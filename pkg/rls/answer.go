@@ -37,17 +37,13 @@ func code(ok bool) ratelimit.RateLimitResponse_Code {
 
 // status is the answer for one descriptor, and tells the events of it.
 func (c *call) status(d *descriptor) *ratelimit.RateLimitResponse_DescriptorStatus {
+	c.tell(d)
 	s := &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
-	shown := c.shown(d)
-	switch {
+	switch shown := c.shown(d); {
 	case shown != nil:
 		c.limited(s, d, shown)
-	case d.rule == nil:
-	case d.replaced:
-		c.service.events.Decision(d.rule, ResultReplaced, d.cost)
-	default:
+	case d.rule != nil && d.rule.Unlimited:
 		s.LimitRemaining = math.MaxUint32
-		c.service.events.Decision(d.rule, ResultUnlimited, d.cost)
 	}
 	return s
 }
@@ -55,18 +51,8 @@ func (c *call) status(d *descriptor) *ratelimit.RateLimitResponse_DescriptorStat
 // limited fills in the status of a descriptor that was counted. A shadow rule's status stays OK and, unless
 // Compat is set, doesn't show its limit, since Envoy would tell clients of it.
 func (c *call) limited(s *ratelimit.RateLimitResponse_DescriptorStatus, d *descriptor, shown *shownLimit) {
-	passes, result := c.passes(d), ResultOK
-	shadow := c.batch.Hits[d.first].Role == limiter.Shadow
-	switch {
-	case !passes && shadow:
-		result = ResultShadowOverLimit
-	case !passes:
-		result = ResultOverLimit
-	}
+	passes, shadow := c.passes(d), d.role() == limiter.Shadow
 	s.Code = code(passes || shadow)
-	if d.rule != nil {
-		c.service.events.Decision(d.rule, result, d.cost)
-	}
 	if shown.decision.State == limiter.Undecided && passes || shadow && !c.service.options.Compat {
 		return
 	}
@@ -77,9 +63,40 @@ func (c *call) limited(s *ratelimit.RateLimitResponse_DescriptorStatus, d *descr
 	}
 }
 
+// tell tells the events of a descriptor's limits.
+func (c *call) tell(d *descriptor) {
+	if d.rule == nil {
+		return
+	}
+	decided := c.service.events.Decision
+	for i := d.first; i < d.end; i++ {
+		result := ResultOK
+		switch denied := !c.batch.Decisions[i].Allowed; {
+		case denied && c.batch.Hits[i].Role == limiter.Shadow:
+			result = ResultShadowOverLimit
+		case denied:
+			result = ResultOverLimit
+		}
+		decided(d.rule.Domain, c.hitLimits[i].Path, result, d.cost)
+	}
+	switch {
+	case d.first < d.end:
+	case len(d.limits) > 0:
+		decided(d.rule.Domain, d.rule.Path, ResultReplaced, d.cost)
+	default:
+		decided(d.rule.Domain, d.rule.Path, ResultUnlimited, d.cost)
+	}
+}
+
+// counts tells whether hit i has a say in the status of its descriptor: a limit that is only tried out beside
+// others has none.
+func (c *call) counts(d *descriptor, i int) bool {
+	return c.batch.Hits[i].Role == d.role()
+}
+
 func (c *call) passes(d *descriptor) bool {
 	for i := d.first; i < d.end; i++ {
-		if !c.batch.Decisions[i].Allowed {
+		if c.counts(d, i) && !c.batch.Decisions[i].Allowed {
 			return false
 		}
 	}
@@ -97,8 +114,8 @@ type shownLimit struct {
 func (c *call) shown(d *descriptor) *shownLimit {
 	var best *shownLimit
 	for i := d.first; i < d.end; i++ {
-		s := &shownLimit{&d.limits[i-d.first], &c.batch.Decisions[i]}
-		if best == nil || s.stricter(best) {
+		s := &shownLimit{c.hitLimits[i], &c.batch.Decisions[i]}
+		if c.counts(d, i) && (best == nil || s.stricter(best)) {
 			best = s
 		}
 	}

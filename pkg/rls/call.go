@@ -25,6 +25,8 @@ type call struct {
 	descriptors []descriptor
 	names       []byte // that the hits' keys alias
 	batch       limiter.Batch
+	replaced    []string             // names of limits that are not asked
+	hitLimits   []*descriptors.Limit // by hit of the batch
 }
 
 // descriptor is one of a request's descriptors and what it matched.
@@ -33,7 +35,6 @@ type descriptor struct {
 	entries    []descriptors.Entry
 	limits     []descriptors.Limit // empty: nothing to count
 	overridden bool                // limits are the request's own
-	replaced   bool
 	cost       int64
 	first, end int // its hits in the batch
 }
@@ -51,11 +52,15 @@ func (c *call) release() {
 	pool := &c.service.calls
 	clear(c.entries)
 	clear(c.descriptors)
+	clear(c.replaced)
 	clear(c.batch.Hits)
+	clear(c.hitLimits)
 	*c = call{
 		entries:     c.entries[:0],
 		descriptors: c.descriptors[:0],
+		replaced:    c.replaced[:0],
 		names:       c.names[:0],
+		hitLimits:   c.hitLimits[:0],
 		batch:       limiter.Batch{Hits: c.batch.Hits[:0], Decisions: c.batch.Decisions[:0]},
 	}
 	pool.Put(c)
@@ -139,40 +144,39 @@ func cost(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) int64 
 	return hits
 }
 
-// replace drops the limits whose name another matched rule replaces; in no order, so that a replaced rule
-// still replaces. An unlimited rule can replace and can't be replaced.
+// replace collects the names of limits that matched rules replace; in no order, so that a replaced rule still
+// replaces. An unlimited rule can replace and can't be replaced.
 func (c *call) replace() {
 	for i := range c.descriptors {
-		rule := c.descriptors[i].rule
-		if rule == nil {
+		if c.descriptors[i].rule == nil {
 			continue
 		}
-		for _, name := range rule.Replaces {
-			c.replaceNamed(name)
+		for _, name := range c.descriptors[i].rule.Replaces {
+			if !slices.Contains(c.replaced, name) {
+				c.replaced = append(c.replaced, name)
+			}
 		}
 	}
 }
 
-func (c *call) replaceNamed(name string) {
-	for i := range c.descriptors {
-		d := &c.descriptors[i]
-		if len(d.limits) > 0 && d.limits[0].Name == name {
-			d.replaced = true
-		}
-	}
-}
-
-// makeHits makes the hits of all descriptors, and stops once they are too many. Only descriptors with hits
-// have a group, so that groups, too, are at most MaxHits.
+// makeHits makes the hits of all descriptors, and stops once they are too many. The limits of a descriptor are
+// one group, but for those that are only tried out, so that these deny nothing. Only what has hits has a
+// group: groups, too, are at most MaxHits.
 func (c *call) makeHits() {
 	group := uint16(0)
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
 		d.first = len(c.batch.Hits)
-		if !d.replaced {
-			for l := range d.limits {
-				c.batch.Hits = append(c.batch.Hits, c.hit(d, group, &d.limits[l].Limit))
+		for l := range d.limits {
+			limit := &d.limits[l]
+			if limit.Name != "" && slices.Contains(c.replaced, limit.Name) {
+				continue
 			}
+			if limit.Shadow && len(c.batch.Hits) > d.first {
+				group++
+			}
+			c.batch.Hits = append(c.batch.Hits, c.hit(d, group, limit))
+			c.hitLimits = append(c.hitLimits, limit)
 		}
 		d.end = len(c.batch.Hits)
 		if d.end > MaxHits {
@@ -184,16 +188,23 @@ func (c *call) makeHits() {
 	}
 }
 
-func (c *call) hit(d *descriptor, group uint16, l *limiter.Limit) limiter.Hit {
+func (c *call) hit(d *descriptor, group uint16, l *descriptors.Limit) limiter.Hit {
 	h := limiter.Hit{
-		Key:      c.name(d, l),
-		Limit:    l,
+		Key:      c.name(d, &l.Limit),
+		Limit:    &l.Limit,
 		Cost:     d.cost,
 		Group:    group,
+		Role:     d.role(),
 		PassFull: c.service.options.Compat,
 	}
+	if l.Shadow {
+		h.Role = limiter.Shadow
+	}
+	if c.domain != nil {
+		h.Partition = c.domain.Partition(d.entries)
+	}
 	if d.rule != nil {
-		h.Role, h.Charge, h.OnFailure = d.rule.Role, d.rule.Charge, d.rule.OnFailure
+		h.Charge, h.OnFailure = d.rule.Charge, d.rule.OnFailure
 		return h
 	}
 	defaults := &c.service.options.Defaults
@@ -202,6 +213,13 @@ func (c *call) hit(d *descriptor, group uint16, l *limiter.Limit) limiter.Hit {
 		h.Charge = limiter.ChargeDenied
 	}
 	return h
+}
+
+func (d *descriptor) role() limiter.Role {
+	if d.rule == nil {
+		return limiter.Enforced
+	}
+	return d.rule.Role
 }
 
 // name is the counter's name. It aliases c.names: where that moves as it grows, earlier names keep the old

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
@@ -27,8 +26,9 @@ const (
 type Events struct {
 	// Request ends a call. overLimit is meaningful if code is OK.
 	Request func(domain string, code codes.Code, overLimit bool, took time.Duration)
-	// Decision is told of each descriptor that matched a rule.
-	Decision func(rule *descriptors.Rule, result Result, cost int64)
+	// Decision is told of each limit of a rule that was matched, and of rules without one. path is the limit's,
+	// or the rule's.
+	Decision func(domain, path string, result Result, cost int64)
 	// Unmatched is told of each descriptor for which there is neither a rule nor a limit of its own.
 	Unmatched func(domain string)
 	// BadOverride is told of each limit in a request that can't be used.
@@ -45,7 +45,7 @@ func (e Events) filled() Events {
 		e.Request = func(string, codes.Code, bool, time.Duration) {}
 	}
 	if e.Decision == nil {
-		e.Decision = func(*descriptors.Rule, Result, int64) {}
+		e.Decision = func(string, string, Result, int64) {}
 	}
 	if e.Unmatched == nil {
 		e.Unmatched = func(string) {}

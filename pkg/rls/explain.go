@@ -34,6 +34,9 @@ func (c *call) explanation(d *descriptor) string {
 	case d.rule != nil && d.rule.Role == limiter.Shadow:
 		return d.rule.Path + "  shadow_mode: never refused" + c.wouldDeny(d)
 	case d.rule != nil:
+		if shown := c.shown(d); shown != nil {
+			return shown.limit.Path
+		}
 		return d.rule.Path
 	case d.overridden:
 		return "override"

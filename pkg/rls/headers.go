@@ -56,7 +56,7 @@ func (c *call) strictest() (*descriptor, *shownLimit) {
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
 		shown := c.shown(d)
-		if shown == nil || c.role(d) == limiter.Shadow || c.excused(d, shown) {
+		if shown == nil || d.role() == limiter.Shadow || c.excused(d, shown) {
 			continue
 		}
 		if best == nil || shown.stricter(bestShown) {
@@ -68,10 +68,8 @@ func (c *call) strictest() (*descriptor, *shownLimit) {
 
 // excused tells whether a denial refused nothing: that of a quota in a request that was admitted.
 func (c *call) excused(d *descriptor, shown *shownLimit) bool {
-	return c.batch.Allowed && c.role(d) == limiter.Quota && !shown.decision.Allowed
+	return c.batch.Allowed && d.role() == limiter.Quota && !shown.decision.Allowed
 }
-
-func (c *call) role(d *descriptor) limiter.Role { return c.batch.Hits[d.first].Role }
 
 // ruleName names what refused: a limit's own name, else its rule's path, else what the request brought.
 func ruleName(d *descriptor, shown *shownLimit) string {
@@ -79,7 +77,7 @@ func ruleName(d *descriptor, shown *shownLimit) string {
 	case shown.limit.Name != "":
 		return shown.limit.Name
 	case d.rule != nil:
-		return d.rule.Path
+		return shown.limit.Path
 	}
 	return "override"
 }

@@ -1,11 +1,12 @@
 package rls
 
 import (
+	"math"
+
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
-	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
 // override puts the limit that a request brings along in the place of the rule's number, unit and
@@ -16,28 +17,41 @@ func (c *call) override(d *descriptor, o *common.RateLimitDescriptor_RateLimitOv
 	if len(d.entries) == 0 && !compat || c.domain == nil && compat {
 		return
 	}
-	l := descriptors.Limit{
-		Unit:       descriptors.Unit(min(uint32(o.GetUnit()), 255)),
-		Multiplier: 1,
-		Limit:      limiter.Limit{Requests: o.GetRequestsPerUnit(), Algorithm: c.service.options.Defaults.Algorithm},
+	rule := d.rule
+	if compat {
+		rule = nil
 	}
-	if o.GetUnitMultiplier() != nil {
-		l.Multiplier = o.GetUnitMultiplier().GetValue()
-	}
-	if d.rule != nil && len(d.rule.Limits) > 0 && !compat {
-		first := &d.rule.Limits[0]
-		l.Name, l.Algorithm, l.Burst = first.Name, first.Algorithm, first.Burst
-	}
-	_, named := typev3.RateLimitUnit_name[int32(o.GetUnit())]
-	period, ok := l.Unit.Period(l.Multiplier)
-	l.Period = period
-	if !named || !ok || l.Multiplier == 0 || l.Limit.Validate() != nil {
+	l, ok := c.broughtAlong(rule, o)
+	if !ok {
 		c.service.events.BadOverride(c.label())
 		return
 	}
-	if compat {
-		d.rule = nil
-	}
+	d.rule = rule
 	d.overridden = true
 	d.limits = []descriptors.Limit{l}
+}
+
+// broughtAlong is the limit of o. ok is false if it can't be used.
+func (c *call) broughtAlong(
+	rule *descriptors.Rule, o *common.RateLimitDescriptor_RateLimitOverride,
+) (l descriptors.Limit, ok bool) {
+	l.Algorithm = c.service.options.Defaults.Algorithm
+	if rule != nil {
+		l.Path = rule.Path
+		if len(rule.Limits) > 0 {
+			l = rule.Limits[0]
+		}
+	}
+	l.Requests = o.GetRequestsPerUnit()
+	if !l.OwnBurst && l.Algorithm.HasBurst() {
+		l.Burst = l.Requests
+	}
+	l.Unit = descriptors.Unit(min(uint32(o.GetUnit()), math.MaxUint8))
+	l.Multiplier = 1
+	if o.GetUnitMultiplier() != nil {
+		l.Multiplier = o.GetUnitMultiplier().GetValue()
+	}
+	_, named := typev3.RateLimitUnit_name[int32(o.GetUnit())]
+	l.Period, ok = l.Unit.Period(l.Multiplier)
+	return l, ok && named && l.Multiplier != 0 && l.Limit.Validate() == nil
 }

@@ -325,6 +325,59 @@ func TestHeadersTellOfTheLimitThatMatters(t *testing.T) {
 	}
 }
 
+const listRules = `
+domain: d
+partition_by: tenant
+descriptors:
+  - key: tenant
+    rate_limits:
+      - {name: tried, unit: minute, requests_per_unit: 1, algorithm: sliding_window, shadow_mode: true}
+      - {name: day, unit: day, requests_per_unit: 10}
+      - {unit: minute, requests_per_unit: 3}
+    descriptors:
+      - {key: user, rate_limit: {unit: second, requests_per_unit: 2, algorithm: token_bucket}}
+      - {key: hook, rate_limit: {unit: second, requests_per_unit: 2, algorithm: leaky_bucket, burst: 5}}
+  - {key: boost, rate_limit: {unlimited: true, replaces: [{name: day}]}}
+`
+
+func TestTheLimitsOfAListAreDecidedTogether(t *testing.T) {
+	results := map[string]int{}
+	s := newService(t, listRules, rls.Options{
+		Headers: rls.HeaderOptions{Rule: "Rule"},
+		Events: rls.Events{Decision: func(_, path string, result rls.Result, _ int64) {
+			results[path+" "+string(result)]++
+		}},
+	})
+	for _, want := range []string{"OK: OK 2/3 49s", "OK: OK 1/3 49s", "OK: OK 0/3 49s", "OVER_LIMIT: OVER_LIMIT 0/3 49s"} {
+		expect(t, s, request(descriptor("tenant=t")), want)
+	}
+	if got := headers(t, s, request(descriptor("tenant=t"))); got["Rule"] != "d.tenant/3-per-minute" {
+		t.Errorf("the headers are %v", got)
+	}
+	// Refused requests cost nothing under the day's limit, which a longer wait tells of once it refuses, too.
+	expect(t, s, request(costing(descriptor("tenant=t"), 8)), "OVER_LIMIT: OVER_LIMIT 0/10 13h59m49s")
+	for _, want := range []string{"d.tenant/tried ok 1", "d.tenant/tried shadow_over_limit 5", "d.tenant/day ok 5", "d.tenant/3-per-minute ok 3"} {
+		path, n, _ := strings.Cut(want, " ")
+		result, count, _ := strings.Cut(n, " ")
+		if fmt.Sprint(results[path+" "+result]) != count {
+			t.Errorf("want %s of %v", want, results)
+		}
+	}
+	expect(t, s, request(costing(descriptor("tenant=u"), 3), descriptor("boost=x")), "OK: OK 0/3 49s, OK 4294967295")
+}
+
+func TestBuckets(t *testing.T) {
+	s := newService(t, listRules, rls.Options{})
+	expect(t, s, request(costing(descriptor("tenant=t user=u"), 2)), "OK: OK 0/2 1s")
+	expect(t, s, request(descriptor("tenant=t user=u")), "OVER_LIMIT: OVER_LIMIT 0/2 1s")
+	expect(t, s, request(costing(descriptor("tenant=t hook=h"), 5)), "OK: OK 0/2 3s")
+	expect(t, s, request(descriptor("tenant=t hook=h")), "OVER_LIMIT: OVER_LIMIT 0/2 1s")
+	// A burst that was not written follows the number in the request; one that was stays.
+	second := typev3.RateLimitUnit_SECOND
+	expect(t, s, request(costing(limited(descriptor("tenant=v user=u"), 7, second), 7)), "OK: OK 0/7 1s")
+	expect(t, s, request(costing(limited(descriptor("tenant=v hook=h"), 7, second), 6)), "OVER_LIMIT: OVER_LIMIT 0/7 1s") // never fits
+}
+
 const metadataRules = `
 domain: d
 descriptors:
@@ -405,7 +458,9 @@ func TestEventsTellWhatHappened(t *testing.T) {
 		Request: func(domain string, code codes.Code, over bool, _ time.Duration) {
 			note("request %q %s %t", domain, code, over)
 		},
-		Decision:    func(r *descriptors.Rule, result rls.Result, cost int64) { note("%s %s %d", r.Path, result, cost) },
+		Decision: func(domain, path string, result rls.Result, cost int64) {
+			note("%s %s %s %d", domain, path, result, cost)
+		},
 		Unmatched:   func(domain string) { note("unmatched %q", domain) },
 		BadOverride: func(domain string) { note("bad override %q", domain) },
 	}})
@@ -415,7 +470,7 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	ask(t, s, nobody)
 	ask(t, s, request())
 	want := []string{
-		`unmatched "d"`, "d.three ok 1", "d.free unlimited 1", "d.none over_limit 1", `request "d" OK true`,
+		`unmatched "d"`, "d d.three ok 1", "d d.free unlimited 1", "d d.none over_limit 1", `request "d" OK true`,
 		`bad override ""`, `unmatched ""`, `request "" OK false`, `request "" InvalidArgument false`,
 	}
 	if fmt.Sprint(log) != fmt.Sprint(want) {

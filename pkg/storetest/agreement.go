@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -11,26 +13,53 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
+// decisions is how many are compared, unless DecisionsVariable says otherwise.
+const decisions = 100_000
+
+// DecisionsVariable is the environment variable for how many random decisions are compared.
+const DecisionsVariable = "STORETEST_DECISIONS"
+
 // agrees compares a store's decisions on random batches, while time passes, with those of a Model: every field
 // of every decision, to the microsecond.
 func agrees(t *testing.T, open Open) {
-	clock, began := &Clock{}, time.Now()
-	store := open(t, clock)
-	run := 0
-	rapid.Check(t, func(t *rapid.T) {
-		run++ // each run has counters of its own
-		clock.Set(began)
-		model := Model{}
-		for range rapid.IntRange(1, 8).Draw(t, "batches") {
-			clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
-			b := RandomBatch(t, run, began)
-			want := model.Decide(b, clock.Micros())
-			if err := store.Decide(context.Background(), b); err != nil {
-				t.Fatal(err)
-			}
-			Compare(t, b, want)
+	want := decisions
+	if text := os.Getenv(DecisionsVariable); text != "" {
+		var err error
+		if want, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("%s: %v", DecisionsVariable, err)
 		}
-	})
+	}
+	r := &random{clock: &Clock{}, began: time.Now()}
+	r.store = open(t, r.clock)
+	for r.decided < want && !t.Failed() {
+		rapid.Check(t, r.run)
+	}
+	t.Logf("%d decisions agree", r.decided)
+}
+
+// random is a store that random batches are decided by, and how many decisions there were.
+type random struct {
+	store   limiter.Store
+	clock   *Clock
+	began   time.Time
+	runs    int
+	decided int
+}
+
+func (r *random) run(t *rapid.T) {
+	r.runs++ // each run has counters of its own
+	r.clock.Set(r.began)
+	model := Model{}
+	for range rapid.IntRange(1, 8).Draw(t, "batches") {
+		r.clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
+		b := RandomBatch(t, r.runs, r.began)
+		want := model.Decide(b, r.clock.Micros())
+		if err := r.store.Decide(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		Compare(t, b, want)
+		r.decided += len(b.Hits)
+	}
 }
 
 // Model is a store as it is meant: rows in a map, by the names of their counters.

@@ -1,0 +1,71 @@
+package redisstore
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+)
+
+const (
+	// keyVersion stands between the prefix and a counter's name. It changes with the format of rows.
+	keyVersion = "v1"
+	// clusterSlots is the number of hash slots of a Redis Cluster.
+	clusterSlots = 16384
+	// maxTags bounds the search for tags.
+	maxTags = 1024
+)
+
+// prefixes start the names of keys: each has a tag in braces, which alone says in which slot of a cluster a
+// key is. All counters of a tag can be decided by one script, and the slots of n tags lie evenly between
+// those that there are, so that every node of a cluster gets its share.
+func prefixes(prefix string, n int) []string {
+	n = min(max(n, 1), maxTags)
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf("%s%s:{%s}", prefix, keyVersion, tagNear((2*i+1)*clusterSlots/(2*n), n))
+	}
+	return list
+}
+
+// tagNear is the first number, in hex, whose slot is no further from a slot than a hundredth of what n tags
+// share out.
+func tagNear(slot, n int) string {
+	near := clusterSlots / n / 100
+	for i := 0; ; i++ {
+		tag := fmt.Sprintf("%x", i)
+		if d := slotOf(tag) - slot; n == 1 || d >= -near && d <= near {
+			return tag
+		}
+	}
+}
+
+// slotOf is the hash slot of a tag, by CRC16-XMODEM as the Redis Cluster specification has it.
+func slotOf(tag string) int {
+	crc := uint16(0)
+	for i := range len(tag) {
+		crc ^= uint16(tag[i]) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+	}
+	return int(crc) % clusterSlots
+}
+
+// prefixOf is what the key of h begins with. Hits of one partition have the same, others one by their name.
+func (s *Store) prefixOf(h *limiter.Hit) string {
+	if len(s.prefixes) == 1 {
+		return s.prefixes[0]
+	}
+	hash := fnv.New32a()
+	if h.Partition != "" {
+		_, _ = hash.Write([]byte(h.Partition)) // a hash takes everything
+	} else {
+		_, _ = hash.Write([]byte(h.Key))
+	}
+	return s.prefixes[int(hash.Sum32())%len(s.prefixes)]
+}
