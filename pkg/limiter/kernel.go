@@ -23,6 +23,8 @@ type counter struct {
 // nothing of policies. room, spend and the waits want a row that roll has brought to now.
 type kernel struct {
 	name string
+	// bucket tells that limits have a burst.
+	bucket bool
 	// check reports what is wrong with a limit beyond what all algorithms ask.
 	check func(Limit) error
 	// roll brings the row to now, which may lie before the row's own time.
@@ -39,15 +41,6 @@ type kernel struct {
 	retryAfter func(c counter, n int64) time.Duration
 	// expires is the instant from which the row is as good as none.
 	expires func(counter) int64
-}
-
-// kernels has a line for each algorithm.
-var kernels = [...]kernel{
-	FixedWindow:   fixedWindow,
-	SlidingWindow: slidingWindow,
-	SlidingLog:    slidingLog,
-	TokenBucket:   tokenBucket,
-	LeakyBucket:   leakyBucket,
 }
 
 // Room is how many hits of cost 1 r, rolled to now, would admit.

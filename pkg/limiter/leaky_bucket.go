@@ -4,6 +4,7 @@ package limiter
 // queue, which delays what it holds, a rate limit service can't offer one.
 var leakyBucket = kernel{
 	name:       "leaky_bucket",
+	bucket:     true,
 	check:      checkTokenBucket,
 	roll:       rollTokenBucket,
 	room:       roomTokenBucket,

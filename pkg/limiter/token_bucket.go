@@ -13,6 +13,7 @@ import (
 // is exact for every whole number of requests. Time that is less than a quantum stays on account in A.
 var tokenBucket = kernel{
 	name:       "token_bucket",
+	bucket:     true,
 	check:      checkTokenBucket,
 	roll:       rollTokenBucket,
 	room:       roomTokenBucket,

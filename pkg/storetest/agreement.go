@@ -127,12 +127,10 @@ func randomLimit(t *rapid.T) *limiter.Limit {
 			Requests:  numbers.Draw(t, "requests"),
 			Period:    rapid.SampledFrom(periods).Draw(t, "period"),
 		}
-		switch l.Algorithm {
-		case limiter.TokenBucket, limiter.LeakyBucket:
+		if l.Algorithm.HasBurst() {
 			l.Burst = numbers.Draw(t, "burst")
-		case limiter.SlidingLog:
-			l.Requests %= limiter.MaxLog + 1
-		case limiter.FixedWindow, limiter.SlidingWindow:
+		} else if l.Validate() != nil {
+			l.Requests %= limiter.MaxLog + 1 // some algorithms are for small limits
 		}
 		return l
 	}).Filter(func(l *limiter.Limit) bool { return l.Validate() == nil }).Draw(t, "limit")

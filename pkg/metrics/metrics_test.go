@@ -1,0 +1,96 @@
+package metrics_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/metrics"
+	"github.com/envoy-rls/envoy-rls/pkg/rls"
+)
+
+func scrape(t *testing.T, m *metrics.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
+
+func expectLines(t *testing.T, m *metrics.Metrics, lines ...string) {
+	t.Helper()
+	got := scrape(t, m)
+	for _, line := range lines {
+		if !strings.Contains(got, "\n"+line+"\n") {
+			t.Errorf("no line %s", line)
+		}
+	}
+}
+
+func rules(t *testing.T) *descriptors.Ruleset {
+	t.Helper()
+	rs, problems := descriptors.Compile([]descriptors.File{{Name: "a.yaml", Data: []byte(`
+domain: shop
+descriptors:
+  - {key: free, rate_limit: {unlimited: true}}
+  - key: user
+    rate_limits:
+      - {name: now, unit: minute, requests_per_unit: 1}
+      - {name: tried, unit: hour, requests_per_unit: 1, shadow_mode: true}
+`)}}, descriptors.Options{})
+	for _, p := range problems {
+		t.Fatal(p)
+	}
+	return rs
+}
+
+func TestEveryLimitHasItsSeriesFromTheStart(t *testing.T) {
+	m := metrics.New("v1")
+	rs := rules(t)
+	m.Loaded(rs, "file", true)
+	expectLines(t, m,
+		`envoy_rls_build_info{version="v1"} 1`,
+		`envoy_rls_config_info{hash="`+rs.Hash+`",source="file"} 1`,
+		`envoy_rls_config_last_reload_successful 1`,
+		`envoy_rls_rules{domain="shop"} 2`,
+		`envoy_rls_decisions_total{domain="shop",result="unlimited",rule="shop.free"} 0`,
+		`envoy_rls_decisions_total{domain="shop",result="ok",rule="shop.user/now"} 0`,
+		`envoy_rls_decisions_total{domain="shop",result="over_limit",rule="shop.user/now"} 0`,
+		`envoy_rls_decisions_total{domain="shop",result="shadow_over_limit",rule="shop.user/tried"} 0`,
+	)
+	m.Refused()
+	expectLines(t, m, `envoy_rls_config_last_reload_successful 0`, `envoy_rls_config_reload_failures_total 1`,
+		`envoy_rls_config_info{hash="`+rs.Hash+`",source="file"} 1`)
+}
+
+func TestEventsAreCounted(t *testing.T) {
+	m := metrics.New("v1")
+	e := m.Events()
+	e.Request("shop", codes.OK, true, 3*time.Millisecond)
+	e.Request("", codes.InvalidArgument, false, time.Millisecond)
+	e.Decision("shop", "shop.user/now", rls.ResultOverLimit, 4)
+	e.Decision("shop", "shop.user/now", rls.ResultOK, -4)
+	e.Unmatched("")
+	e.BadOverride("shop")
+	e.Degraded("shop", limiter.FailAllow)
+	e.StoreFailed(errors.New("away"))
+	expectLines(t, m,
+		`envoy_rls_requests_total{code="over_limit",domain="shop"} 1`,
+		`envoy_rls_requests_total{code="error",domain=""} 1`,
+		`envoy_rls_request_duration_seconds_bucket{le="0.002"} 1`,
+		`envoy_rls_request_duration_seconds_bucket{le="0.005"} 2`,
+		`envoy_rls_decisions_total{domain="shop",result="over_limit",rule="shop.user/now"} 1`,
+		`envoy_rls_hits_total{domain="shop",result="over_limit",rule="shop.user/now"} 4`,
+		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now"} 0`,
+		`envoy_rls_unmatched_descriptors_total{domain=""} 1`,
+		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
+		`envoy_rls_degraded_answers_total{domain="shop",policy="allow"} 1`,
+		`envoy_rls_store_errors_total 1`,
+	)
+}
