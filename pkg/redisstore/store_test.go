@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,28 +71,52 @@ func TestAForgottenScriptCostsNobodyARequest(t *testing.T) {
 	}
 }
 
+// threeOfEach is a limit of three for every algorithm.
+func threeOfEach() []*limiter.Limit {
+	var limits []*limiter.Limit
+	for a := range limiter.AlgorithmNames() {
+		l := &limiter.Limit{Algorithm: limiter.Algorithm(a), Requests: 3, Period: time.Hour}
+		if l.Algorithm.HasBurst() {
+			l.Burst = 3
+		}
+		limits = append(limits, l)
+	}
+	return limits
+}
+
 func TestDamagedValuesCountAsNone(t *testing.T) {
 	r := proctest.StartRedis(t)
 	s, admin := open(t, r, "p:"), r.Client()
 	ctx := context.Background()
-	for i, value := range []string{"", "x", "-5", "1.5", "1e3", "0x10", "9223372036854775808", "007", " 7", "nan", "inf"} {
-		name := fmt.Sprint("damaged", i)
-		admin.Set(ctx, s.prefixes[0]+name, value, 0)
-		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
-		if !first.Allowed || first.Room != 2 || second.Room != 1 {
-			t.Errorf("with %q stored: %+v, then %+v", value, first, second)
-		}
+	damages := map[string]func(key string){
+		"a list":            func(key string) { admin.LPush(ctx, key, 1) },
+		"a set":             func(key string) { admin.SAdd(ctx, key, 1) },
+		"a hash":            func(key string) { admin.HSet(ctx, key, "a", 1) },
+		"an old sorted set": func(key string) { admin.ZAdd(ctx, key, redis.Z{Score: 1, Member: 1}) },
+		"odd scores": func(key string) {
+			admin.ZAdd(ctx, key, redis.Z{Score: math.Inf(1), Member: 1}, redis.Z{Score: float64(time.Now().UnixMicro()) + 0.25, Member: 2})
+		},
 	}
-	for i, damage := range []func(key string){
-		func(key string) { admin.LPush(ctx, key, 1) },
-		func(key string) { admin.ZAdd(ctx, key, redis.Z{Score: 1, Member: 1}) },
-		func(key string) { admin.HSet(ctx, key, "a", 1) },
+	for _, value := range []string{
+		"", "x", "-5", "1.5", "1e3", "0x10", "9223372036854775808", "007", " 7", "nan", "inf", "1:2", "1:2:3", "::", "-1:-1",
+		"99999999999999999999:1:1", "1:99999999999999999999", "99999999999999999999:99999999999999999999",
 	} {
-		name := fmt.Sprint("type", i)
-		damage(s.prefixes[0] + name)
-		first, second := decide(t, s, name, 1), decide(t, s, name, 1)
-		if !first.Allowed || first.Room != 2 || second.Room != 1 {
-			t.Errorf("with a wrong type stored: %+v, then %+v", first, second)
+		damages["the text "+value] = func(key string) { admin.Set(ctx, key, value, 0) }
+	}
+	for what, damage := range damages {
+		for _, l := range threeOfEach() {
+			b := batch(fmt.Sprint(what, l.Algorithm), 1)
+			b.Hits[0].Limit = l
+			key := s.prefixes[0] + b.Hits[0].Key
+			damage(key)
+			for room := int64(2); room >= 1; room-- {
+				if err := s.Decide(ctx, b); err != nil || !b.Allowed || b.Decisions[0].Room != room {
+					t.Errorf("%s over %s: %v, %+v", l.Algorithm, what, err, b.Decisions[0])
+				}
+			}
+			if ttl := admin.PTTL(ctx, key).Val(); ttl <= 0 {
+				t.Errorf("%s over %s: the key lives for %s", l.Algorithm, what, ttl)
+			}
 		}
 	}
 }
@@ -100,22 +125,34 @@ func TestEveryKeyExpires(t *testing.T) {
 	r := proctest.StartRedis(t)
 	s, admin := open(t, r, "p:"), r.Client()
 	ctx := context.Background()
-	decide(t, s, "looked-at", 0)
-	decide(t, s, "given-back", -2)
-	if n := admin.DBSize(ctx).Val(); n != 0 {
-		t.Errorf("a look and a give-back made %d keys", n)
-	}
-	decide(t, s, "a", 1)
-	key := s.prefixes[0] + "a"
-	before := admin.PTTL(ctx, key).Val()
-	untilReset := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour))
-	if before < untilReset-time.Minute || before > untilReset+11*time.Second {
-		t.Errorf("the key lives for %s, the window for %s", before, untilReset)
-	}
-	decide(t, s, "a", 1)
-	decide(t, s, "a", -1)
-	if after := admin.PTTL(ctx, key).Val(); after > before || after < before-time.Minute {
-		t.Errorf("a charge and a give-back moved the key's expiry from %s to %s", before, after)
+	for _, l := range threeOfEach() {
+		charge := func(cost int64) limiter.Decision {
+			b := batch(l.Algorithm.String(), cost)
+			b.Hits[0].Limit = l
+			if err := s.Decide(ctx, b); err != nil {
+				t.Fatal(err)
+			}
+			return b.Decisions[0]
+		}
+		charge(0)
+		charge(-2)
+		key := s.prefixes[0] + l.Algorithm.String()
+		if admin.Exists(ctx, key).Val() != 0 {
+			t.Errorf("%s: a look or a give-back made a key", l.Algorithm)
+		}
+		charge(1)
+		d := charge(1)
+		most := d.ResetAfter
+		if l.Algorithm == limiter.SlidingWindow {
+			most += l.Period
+		}
+		if ttl := admin.PTTL(ctx, key).Val(); ttl < most-time.Minute || ttl > most+11*time.Second {
+			t.Errorf("%s: the key lives for %s, its row matters for %s", l.Algorithm, ttl, most)
+		}
+		charge(-1)
+		if ttl := admin.PTTL(ctx, key).Val(); ttl <= 0 || ttl > most+11*time.Second {
+			t.Errorf("%s: after a give-back the key lives for %s", l.Algorithm, ttl)
+		}
 	}
 }
 
