@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,11 +76,11 @@ type compiler struct {
 	reader
 	options Options
 	domain  *Domain
-	named   []namedLimit
+	limits  []pathLimit
 }
 
-// namedLimit is a limit that takes part in replacing.
-type namedLimit struct {
+// pathLimit is a limit and its rule's path.
+type pathLimit struct {
 	*limitSpec
 	path string
 }
@@ -104,6 +105,7 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, patterns []string)
 		child.rule = c.rule(s, path)
 		c.children(child, s.children, path)
 	}
+	c.doubts(specs)
 	if c.options.FileOrder {
 		return
 	}
@@ -177,9 +179,7 @@ func compareBool(a, b bool) int {
 // addLimit adds a limit to r. One of several has a path of its own.
 func (c *compiler) addLimit(r *Rule, s *limitSpec, several bool) {
 	r.Replaces = append(r.Replaces, s.replaces...)
-	if s.name != "" {
-		c.named = append(c.named, namedLimit{s, r.Path})
-	}
+	c.limits = append(c.limits, pathLimit{s, r.Path})
 	if s.unlimited {
 		r.Unlimited = true
 		return
@@ -222,18 +222,27 @@ func (c *compiler) charge(s *descriptorSpec) limiter.Charge {
 	return limiter.Together
 }
 
-// checkReplaces refuses limits that replace each other in a circle: a request that meets all of them would
-// meet no limit at all.
+// checkReplaces refuses limits that replace each other in a circle, since a request that meets all of them
+// would meet no limit at all, and doubts names that no limit has.
 func (c *compiler) checkReplaces() {
 	replaces := map[string][]string{}
-	for _, l := range c.named {
+	for _, l := range c.limits {
 		replaces[l.name] = append(replaces[l.name], l.replaces...)
 	}
-	for _, l := range c.named {
-		circle := findCircle(replaces, l.name, []string{l.name}, map[string]bool{})
-		if len(circle) > 2 {
-			c.errorf(l.at, l.path+".rate_limit.replaces",
-				"%s: together they leave no limit; delete one of these replaces", strings.Join(circle, " replaces "))
+	for _, l := range c.limits {
+		path := l.path + ".rate_limit.replaces"
+		for _, name := range l.replaces {
+			if _, known := replaces[name]; !known {
+				c.report(Warning, l.at, path, fmt.Sprintf("no limit has the name %q%s", name,
+					suggest(name, slices.Collect(maps.Keys(replaces)))))
+			}
+		}
+		if l.name == "" {
+			continue
+		}
+		if circle := findCircle(replaces, l.name, []string{l.name}, map[string]bool{}); len(circle) > 2 {
+			c.errorf(l.at, path, "%s: together they leave no limit; delete one of these replaces",
+				strings.Join(circle, " replaces "))
 		}
 	}
 }

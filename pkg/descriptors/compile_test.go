@@ -30,28 +30,58 @@ func glob(t testing.TB, pattern string) []string {
 	return names
 }
 
-// Each bad file says in its first line how one of its problems, as it is printed, goes on after the file's
-// name.
+// Each bad or doubtful file says in its first line how one of its problems, as it is printed, goes on after the
+// file's name.
 func TestEveryBadFileNamesItsProblem(t *testing.T) {
 	for _, name := range glob(t, "testdata/bad/*.yaml") {
 		t.Run(filepath.Base(name), func(t *testing.T) {
-			f := readFile(t, name)
-			first, _, _ := strings.Cut(string(f.Data), "\n")
-			want := strings.TrimPrefix(first, "# want: ")
-			if strings.HasPrefix(want, ":") {
-				want = f.Name + want
-			}
-			rules, problems := descriptors.Compile([]descriptors.File{f}, descriptors.Options{})
-			if !slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return strings.Contains(p.String(), want) }) {
-				t.Errorf("want %s\ngot", want)
-				for _, p := range problems {
-					t.Error(p)
-				}
-			}
+			rules, problems := namesItsProblem(t, name)
 			if !descriptors.HasErrors(problems) || rules.Limits != 0 {
 				t.Error("the file is used all the same")
 			}
 		})
+	}
+}
+
+func TestEveryDoubtfulFileIsWarnedOfAndUsed(t *testing.T) {
+	for _, name := range glob(t, "testdata/doubtful/*.yaml") {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			_, problems := namesItsProblem(t, name)
+			if descriptors.HasErrors(problems) || len(problems) != 1 {
+				t.Errorf("the problems are %v", problems)
+			}
+		})
+	}
+}
+
+func namesItsProblem(t *testing.T, name string) (*descriptors.Ruleset, []descriptors.Problem) {
+	t.Helper()
+	f := readFile(t, name)
+	first, _, _ := strings.Cut(string(f.Data), "\n")
+	want := strings.TrimPrefix(first, "# want: ")
+	if strings.HasPrefix(want, ":") {
+		want = f.Name + want
+	}
+	rules, problems := descriptors.Compile([]descriptors.File{f}, descriptors.Options{})
+	if !slices.ContainsFunc(problems, func(p descriptors.Problem) bool { return strings.Contains(p.String(), want) }) {
+		t.Errorf("want %s\ngot", want)
+		for _, p := range problems {
+			t.Error(p)
+		}
+	}
+	return rules, problems
+}
+
+func TestInFileOrderAHiddenWildcardIsNeverReached(t *testing.T) {
+	_, problems := descriptors.Compile([]descriptors.File{{Name: "a.yaml", Data: []byte(`
+domain: shop
+descriptors:
+  - {key: path, value: "/api/*", rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: path, value: "/api/admin/*", rate_limit: {unit: hour, requests_per_unit: 3}}
+`)}}, descriptors.Options{FileOrder: true})
+	want := "a.yaml:5:6: warning: shop.path_/api/admin/*: never reached: shop.path_/api/* comes first and matches all of it"
+	if !strings.Contains(fmt.Sprint(problems), want) {
+		t.Errorf("the problems are %v", problems)
 	}
 }
 
@@ -68,7 +98,9 @@ func compile(t testing.TB, o descriptors.Options, rules string) *descriptors.Rul
 	t.Helper()
 	rs, problems := descriptors.Compile([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}}, o)
 	for _, p := range problems {
-		t.Error(p)
+		if p.Severity == descriptors.Error {
+			t.Error(p)
+		}
 	}
 	return rs
 }

@@ -157,7 +157,7 @@ func (r *reader) document(data []byte) (*yaml.Node, bool) {
 		return nil, false
 	}
 	if err := decoder.Decode(&next); err == nil && len(next.Content) > 0 {
-		r.errorf(next.Content[0], "", "a second YAML document; put it into a file of its own")
+		r.report(Warning, next.Content[0], "", "a second YAML document is not read; put it into a file of its own")
 	}
 	return r.resolve(doc.Content[0]), true
 }
@@ -397,6 +397,9 @@ func (r *reader) checkLimit(s *limitSpec, path string) {
 	if s.unlimited {
 		if at := written["unit"]; at != nil {
 			r.errorf(at, join(path, "unit"), "an unlimited rate_limit has no unit; delete the line, or unlimited")
+		}
+		if at := written["requests_per_unit"]; at != nil {
+			r.report(Warning, at, join(path, "requests_per_unit"), "no effect: the limit is unlimited; delete the line")
 		}
 		return
 	}

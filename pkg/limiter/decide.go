@@ -62,10 +62,11 @@ func charge(b *Batch, i int, passes bool, row *Row) {
 	if h.Cost <= 0 || !h.charged(d.Allowed, passes, b.Allowed) {
 		return
 	}
-	d.Charged = kernels[h.Limit.Algorithm].spend(counter{h.Limit, row, d.At}, h.Cost, h.At)
-	if d.Charged {
-		d.Room -= h.Cost
-	}
+	c := counter{h.Limit, row, d.At}
+	k := &kernels[h.Limit.Algorithm]
+	room := k.room(c)
+	d.Charged = k.spend(c, h.Cost, h.At)
+	d.Room -= room - k.room(c) // a late charge takes less than its cost
 }
 
 func (h *Hit) charged(allowed, passes, admitted bool) bool {

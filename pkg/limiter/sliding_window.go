@@ -85,5 +85,6 @@ func retrySlidingWindow(c counter, n int64) time.Duration {
 	if period > longPeriod {
 		ms = share * ceilDiv(period, million)
 	}
-	return duration(window*micros(c.limit.Period) + ms*1000 - c.now)
+	// Shares are rounded, so that one may not be reached before the window ends, and all old hits with it.
+	return duration(window*micros(c.limit.Period) + min(ms, period)*1000 - c.now)
 }

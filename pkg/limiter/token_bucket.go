@@ -29,7 +29,7 @@ func checkTokenBucket(l Limit) error {
 		return nil
 	case l.Burst == 0:
 		return errors.New("burst, the bucket's capacity, is at least 1")
-	case int64(l.Burst)/int64(l.Requests) > int64(MaxPeriod/l.Period):
+	case int64(l.Burst)*int64(l.Period/time.Second) > int64(l.Requests)*int64(MaxPeriod/time.Second):
 		return fmt.Errorf("at %d in %s a bucket of %d takes more than 10 years to fill; write a smaller burst",
 			l.Requests, l.Period, l.Burst)
 	}

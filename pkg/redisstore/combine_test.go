@@ -227,8 +227,8 @@ func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 			{Algorithm: limiter.FixedWindow, Requests: 500, Period: limiter.MaxPeriod},
 			{Algorithm: limiter.SlidingWindow, Requests: 500, Period: limiter.MaxPeriod},
 			{Algorithm: limiter.SlidingLog, Requests: 128, Period: limiter.MaxPeriod},
-			{Algorithm: limiter.TokenBucket, Requests: 1, Burst: 10, Period: limiter.MaxPeriod},
-			{Algorithm: limiter.LeakyBucket, Requests: 1, Burst: 10, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.TokenBucket, Requests: 10, Burst: 10, Period: limiter.MaxPeriod},
+			{Algorithm: limiter.LeakyBucket, Requests: 10, Burst: 10, Period: limiter.MaxPeriod},
 		} {
 			s := open(t, r, fmt.Sprint(inFlight, ":"))
 			s.inFlight = inFlight

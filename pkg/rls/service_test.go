@@ -38,8 +38,8 @@ func serviceOver(t testing.TB, store limiter.Store, rules string, o rls.Options)
 	s := rls.New(store, o)
 	compiled, problems := descriptors.Compile([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}},
 		descriptors.Options{Defaults: o.Defaults, FileOrder: o.Compat})
-	for _, p := range problems {
-		t.Fatal(p)
+	if descriptors.HasErrors(problems) {
+		t.Fatal(problems)
 	}
 	s.SetRules(compiled)
 	return s
