@@ -27,6 +27,7 @@ const compatName = "envoyproxy-ratelimit"
 // commandLine is everything that can be asked of the program.
 type commandLine struct {
 	Serve   serveCommand   `cmd:"" help:"Run the service. Without flags: in memory, with the rules in ./config."`
+	Check   checkCommand   `cmd:"" help:"Check rules, and say in words what they do."`
 	Call    callCommand    `cmd:"" help:"Ask a running service what Envoy would ask, and print its answer in words."`
 	Version versionCommand `cmd:"" help:"Print the version."`
 }

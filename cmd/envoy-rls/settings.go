@@ -227,7 +227,7 @@ func (p *settingProblems) mappers() kong.Option {
 	}
 	for _, v := range []any{
 		port(0), count(0), duration(0), timeout(0), byteSize(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
-		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{},
+		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))
 	}

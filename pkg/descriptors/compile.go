@@ -22,6 +22,8 @@ type Options struct {
 	// StopTogether makes a denied request charge the hits that were denied, and no other. It is
 	// STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT of the service that this one replaces.
 	StopTogether bool
+	// ForReplaced makes everything an Error that envoyproxy/ratelimit would refuse a file for.
+	ForReplaced bool
 }
 
 // Compile compiles files, in the order of their names, to a Ruleset and everything that is wrong with them.
@@ -36,8 +38,10 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 		fmt.Fprintf(hash, "%s %d\n%s", f.Name, len(f.Data), f.Data)
 		d, ps := compileFile(f, o)
 		if d != nil && rs.domains[d.Name] != nil {
-			ps = append(ps, Problem{File: f.Name, Path: d.Name, Text: fmt.Sprintf(
-				"domain %q is already in %s; put both into one file", d.Name, rs.domains[d.Name].file)})
+			again, first := d.at, rs.domains[d.Name].at
+			again.Text = fmt.Sprintf("domain %q is already at %s:%d:%d; put both into one file",
+				d.Name, first.File, first.Line, first.Column)
+			ps = append(ps, again)
 			d = nil
 		}
 		if d != nil {
@@ -54,14 +58,18 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 
 // compileFile compiles one file. It returns no Domain if the file has an Error.
 func compileFile(f File, o Options) (*Domain, []Problem) {
-	c := compiler{reader: reader{file: f.Name, size: len(f.Data)}, options: o}
+	c := compiler{reader: reader{file: f.Name, size: len(f.Data), replaced: o.ForReplaced}, options: o}
 	s := c.read(f.Data, o.Defaults)
-	if s == nil {
-		return nil, c.problems
+	if s != nil {
+		at := Problem{File: f.Name, Line: s.at.Line, Column: s.at.Column, Path: "domain"}
+		at.within(f)
+		c.domain = &Domain{Name: s.domain, at: at, partition: s.partition}
+		c.children(&c.domain.root, s.children, trail{})
+		c.checkReplaces()
 	}
-	c.domain = &Domain{Name: s.domain, file: f.Name, partition: s.partition}
-	c.children(&c.domain.root, s.children, nil)
-	c.checkReplaces()
+	for i := range c.problems {
+		c.problems[i].within(f)
+	}
 	slices.SortStableFunc(c.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -69,6 +77,13 @@ func compileFile(f File, o Options) (*Domain, []Problem) {
 		return nil, c.problems
 	}
 	return c.domain, c.problems
+}
+
+// within moves p to where it is in the file that f is a part of.
+func (p *Problem) within(f File) {
+	if f.line > 0 && p.Line > 0 {
+		p.File, p.Line, p.Column = f.shown, p.Line+f.line, p.Column+f.column
+	}
 }
 
 // compiler turns what a reader has read into a Domain.
@@ -85,11 +100,31 @@ type pathLimit struct {
 	path string
 }
 
-// children builds the subtree below n. patterns are those of the levels above.
-func (c *compiler) children(n *node, specs []*descriptorSpec, patterns []string) {
+// trail is the way to a descriptor.
+type trail struct {
+	patterns []string // by level, the pattern that stands in for the value in counter names, or ""
+	each     []string // the keys whose values are counted apart
+}
+
+func (t trail) to(s *descriptorSpec) trail {
+	pattern, each := "", t.each
+	switch {
+	case s.share:
+		pattern = s.value
+	case s.value == "" || strings.Contains(s.value, "*"):
+		each = append(slices.Clip(each), s.key)
+	}
+	return trail{append(slices.Clip(t.patterns), pattern), each}
+}
+
+// children builds the subtree below n, which is at the end of the trail.
+func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 	seen := map[Entry]*yaml.Node{}
 	for _, s := range specs {
 		id := Entry{s.key, s.value}
+		if c.replaced {
+			id = Entry{Key: ruleName(s.key, s.value)} // it compares them as one text
+		}
 		if first := seen[id]; first != nil {
 			c.errorf(s.at, s.path, "the same key and value as at %d:%d; make one of the two", first.Line, first.Column)
 			continue
@@ -97,13 +132,8 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, patterns []string)
 		seen[id] = s.at
 		child := &node{}
 		n.add(s, child)
-		pattern := ""
-		if s.share {
-			pattern = s.value
-		}
-		path := append(slices.Clip(patterns), pattern)
-		child.rule = c.rule(s, path)
-		c.children(child, s.children, path)
+		child.rule = c.rule(s, t.to(s))
+		c.children(child, s.children, t.to(s))
 	}
 	c.doubts(specs)
 	if c.options.FileOrder {
@@ -139,7 +169,7 @@ func (n *node) add(s *descriptorSpec, child *node) {
 }
 
 // rule is the rule of s, or nil if it has no limit.
-func (c *compiler) rule(s *descriptorSpec, patterns []string) *Rule {
+func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 	if len(s.limits) == 0 {
 		for _, f := range s.policyAt {
 			c.report(Warning, f.key, join(s.path, f.key.Value), "no effect without a rate_limit beside it")
@@ -154,8 +184,9 @@ func (c *compiler) rule(s *descriptorSpec, patterns []string) *Rule {
 		OnFailure: s.onFailure,
 		Metadata:  s.metadata,
 	}
-	if slices.ContainsFunc(patterns, func(p string) bool { return p != "" }) {
-		r.patterns = patterns
+	r.Each = t.each
+	if slices.ContainsFunc(t.patterns, func(p string) bool { return p != "" }) {
+		r.patterns = t.patterns
 	}
 	for _, l := range s.limits {
 		c.addLimit(r, l, len(s.limits) > 1)

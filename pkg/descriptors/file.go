@@ -17,6 +17,10 @@ import (
 type File struct {
 	Name string
 	Data []byte
+
+	// A file that is part of another is shown under that one's name, so many lines and columns later.
+	shown        string
+	line, column int
 }
 
 // block is a kind of mapping in a rule file.
@@ -70,6 +74,13 @@ func (b block) misplaced(key string) string {
 		}
 	}
 	return "unknown key; this block has " + strings.Join(b.keys(), ", ")
+}
+
+// newKeys are those that envoyproxy/ratelimit doesn't know, by block.
+var newKeys = map[block][]string{
+	fileBlock:       {"defaults", "partition_by"},
+	descriptorBlock: {"rate_limits", "count_denied", "on_store_failure"},
+	limitBlock:      {"unit_multiplier", "algorithm", "burst"},
 }
 
 // spec is one file, read but not yet checked as a whole.

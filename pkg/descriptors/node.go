@@ -21,6 +21,7 @@ func maxNodes(size int) int { return 1<<20 + 2*size }
 type reader struct {
 	file     string
 	size     int
+	replaced bool // report what envoyproxy/ratelimit would refuse
 	visited  int
 	problems []Problem
 }
@@ -67,6 +68,9 @@ func (r *reader) fields(n *yaml.Node, path string, b block) []field {
 		if first := slices.IndexFunc(fields[:i], func(g field) bool { return g.key.Value == f.key.Value }); first >= 0 {
 			r.errorf(f.key, join(path, f.key.Value), "written twice, also at %d:%d; delete one",
 				fields[first].key.Line, fields[first].key.Column)
+		}
+		if r.replaced && slices.Contains(newKeys[b], f.key.Value) {
+			r.errorf(f.key, join(path, f.key.Value), "the replaced service doesn't know it, and would refuse all rules for it")
 		}
 		if !slices.Contains(b.keys(), f.key.Value) {
 			r.errorf(f.key, join(path, f.key.Value), "%s", b.misplaced(f.key.Value))
@@ -129,6 +133,8 @@ func (r *reader) text(n *yaml.Node, path string) string {
 	case n.Kind != yaml.ScalarNode:
 		r.errorf(n, path, "want text, got %s", describe(n))
 		return ""
+	case r.replaced && n.Tag == "!!float":
+		r.errorf(n, path, "the replaced service refuses a number with a fraction here; put it in quotes")
 	}
 	return n.Value
 }

@@ -16,15 +16,28 @@ const (
 	Warning
 )
 
+// String is error or warning.
+func (s Severity) String() string {
+	if s == Warning {
+		return "warning"
+	}
+	return "error"
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Problem is one thing that is wrong in a rule file.
 type Problem struct {
-	Severity     Severity
-	File         string
-	Line, Column int // from 1; 0 when the file as a whole is meant
+	Severity Severity `json:"severity"`
+	File     string   `json:"file"`
+	// Line and Column count from 1, and are 0 when the file as a whole is meant.
+	Line   int `json:"line"`
+	Column int `json:"column"`
 	// Path leads to the place in terms of the rules, such as shop.tenant.rate_limit.unit; it may be empty.
-	Path string
+	Path string `json:"path"`
 	// Text says what is wrong and how to mend it.
-	Text string
+	Text string `json:"text"`
 }
 
 // String is the problem as file:line:column: path: text, with "warning: " before the path of a warning.

@@ -1,6 +1,9 @@
 package descriptors
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
@@ -19,7 +22,7 @@ type Domain struct {
 	// Name is what Envoy's filter sends.
 	Name string
 
-	file      string
+	at        Problem // where its file names it
 	partition string // a key, or ""
 	root      node
 	// rules in the order of their files
@@ -43,6 +46,8 @@ type Rule struct {
 	OnFailure limiter.FailurePolicy
 	// Replaces names limits that are not asked when this rule matches in the same request.
 	Replaces []string
+	// Each are the keys whose values are counted apart.
+	Each []string
 	// Metadata is the rule's own, for the answer; in the terms of JSON. It is shared and never written.
 	Metadata map[string]any
 
@@ -106,6 +111,11 @@ func (d *Domain) Partition(entries []Entry) string {
 		}
 	}
 	return ""
+}
+
+// Sorted returns the domains in the order of their names.
+func (rs *Ruleset) Sorted() []*Domain {
+	return slices.SortedFunc(rs.Domains, func(a, b *Domain) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Rules returns the domain's rules in the order of its file. The caller must not change them.

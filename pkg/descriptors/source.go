@@ -1,7 +1,9 @@
 package descriptors
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +56,9 @@ func ruleFiles(path string, depth int) ([]string, error) {
 			continue
 		}
 		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was there a moment ago
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -65,9 +70,13 @@ func ruleFiles(path string, depth int) ([]string, error) {
 			names = append(names, below...)
 			continue
 		}
-		if slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
+		if isRuleFile(name) {
 			names = append(names, name)
 		}
 	}
 	return names, nil
+}
+
+func isRuleFile(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name))
 }
