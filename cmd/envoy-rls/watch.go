@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +14,6 @@ import (
 )
 
 const (
-	// rulesInterval is how often the rule files are looked at.
-	rulesInterval = time.Second
 	// storeInterval is how often a store that isn't there is asked again.
 	storeInterval = time.Second
 	// storePatience is how long the service waits for the store before it is ready without it.
@@ -25,36 +22,14 @@ const (
 
 // watchRules loads the rules, and again whenever they change, until ctx ends.
 func (srv *server) watchRules(ctx context.Context) {
-	var last [sha256.Size]byte
-	var lastError string
-	for {
-		files, err := descriptors.ReadFiles(srv.settings.rulePaths())
-		switch sum := digest(files); {
-		case err != nil && err.Error() != lastError:
+	loader := descriptors.NewLoader(srv.settings.compileOptions())
+	descriptors.Watch(ctx, srv.settings.rulePaths(), func(files []descriptors.File, err error) {
+		if err != nil {
 			srv.noRules(err)
-		case err == nil && (sum != last || lastError != ""):
-			last = sum
-			srv.load(files)
-		}
-		if lastError = ""; err != nil {
-			lastError = err.Error()
-		}
-		select {
-		case <-time.After(rulesInterval):
-		case <-ctx.Done():
 			return
 		}
-	}
-}
-
-// digest tells whether files have changed.
-func digest(files []descriptors.File) [sha256.Size]byte {
-	h := sha256.New()
-	for _, f := range files {
-		fmt.Fprintf(h, "%q %d\n", f.Name, len(f.Data))
-		_, _ = h.Write(f.Data) // a hash takes everything
-	}
-	return [sha256.Size]byte(h.Sum(nil))
+		srv.load(loader, files)
+	})
 }
 
 // noRules tells of rules that can't be read. Those in force stay.
@@ -68,39 +43,59 @@ func (srv *server) noRules(err error) {
 	srv.log.Error("rules can't be read, those in force stay", "error", err)
 }
 
-// load compiles files and puts them in force. At the start, good files are used although others are bad;
-// later, a bad file keeps the rules that are in force.
-func (srv *server) load(files []descriptors.File) {
-	rules, problems := descriptors.Compile(files, srv.settings.compileOptions())
-	var missing []string
+// load compiles files and puts them in force: a bad one as it last was good, if it ever was.
+func (srv *server) load(loader *descriptors.Loader, files []descriptors.File) {
+	rules, problems, missing := loader.Load(files)
+	var wrong []string
 	for _, p := range problems {
 		if p.Severity == descriptors.Error {
-			missing = append(missing, p.String())
+			wrong = append(wrong, p.String())
 			srv.log.Error("rules refused", "problem", p.String())
 			continue
 		}
 		srv.log.Warn("rules are doubtful", "problem", p.String())
 	}
-	now := srv.service.Rules()
 	if len(files) == 0 {
-		missing = append(missing, "no rule files in "+strings.Join(srv.settings.rulePaths(), ", "))
-		srv.log.Error("rules refused", "problem", missing[0])
+		missing = srv.service.Rules() == nil
+		wrong = append(wrong, "no rule files in "+strings.Join(srv.settings.rulePaths(), ", "))
+		srv.log.Error("rules refused", "problem", wrong[0])
 	}
-	if len(missing) > 0 && (now != nil || empty(rules)) {
+	if empty(rules) {
 		srv.metrics.Refused()
-		srv.ready.missing(missing)
+		srv.ready.missing(wrong)
 		return
 	}
-	srv.service.SetRules(rules)
-	srv.metrics.Loaded(rules, "file", len(missing) == 0)
-	srv.ready.rules(rules.Hash, missing)
-	domains := 0
-	for range rules.Domains {
-		domains++
+	if srv.service.Rules() == nil || srv.service.Rules().Hash != rules.Hash {
+		srv.inForce(rules)
+		srv.log.Info("rules loaded", "from", strings.Join(srv.settings.rulePaths(), ","), "files", len(files),
+			"domains", len(rules.Sorted()), "limits", rules.Limits, "hash", rules.Hash,
+			"warnings", len(problems)-len(wrong))
 	}
-	srv.log.Info("rules loaded", "from", strings.Join(srv.settings.rulePaths(), ","), "files", len(files),
-		"domains", domains, "limits", rules.Limits, "hash", rules.Hash, "warnings", len(problems)-len(missing))
+	srv.metrics.Loaded(rules, "file", len(wrong) == 0)
+	if !missing {
+		wrong = nil // each bad file is in force as it was
+	}
+	srv.ready.rules(rules.Hash, wrong)
 }
+
+// inForce puts rules in force, and logs how they differ from those before.
+func (srv *server) inForce(rules *descriptors.Ruleset) {
+	before := srv.service.Rules()
+	srv.service.SetRules(rules)
+	if before == nil {
+		return
+	}
+	changes := rules.Changes(before)
+	for _, c := range changes[:min(len(changes), maxChangesLogged)] {
+		srv.log.Info("rule changed", "change", c)
+	}
+	if more := len(changes) - maxChangesLogged; more > 0 {
+		srv.log.Info("rules changed", "more", more)
+	}
+}
+
+// maxChangesLogged bounds the lines that one reload writes.
+const maxChangesLogged = 50
 
 func empty(rules *descriptors.Ruleset) bool {
 	for range rules.Domains {

@@ -30,12 +30,15 @@ var arrows = map[string][]string{
 	"pkg/memstore":    {"pkg/limiter"},
 	"pkg/redisstore":  {"pkg/limiter", "lua"},
 	"pkg/storetest":   {"pkg/limiter"},
+
+	"internal/figures": {"pkg/limiter"},
 }
 
 // owners are the only packages that may import a library, by the start of its path.
 var owners = map[string][]string{
 	"github.com/redis/go-redis":              {"pkg/redisstore", "internal/proctest", "cmd/envoy-rls"},
 	"github.com/prometheus/":                 {"pkg/metrics"},
+	"github.com/fsnotify/fsnotify":           {"pkg/descriptors"},
 	"gopkg.in/yaml.v3":                       {"pkg/descriptors"},
 	"google.golang.org/grpc":                 {"pkg/rls", "pkg/metrics", "cmd/envoy-rls"},
 	"google.golang.org/protobuf":             {"pkg/rls", "cmd/envoy-rls"},

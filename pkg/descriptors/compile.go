@@ -26,16 +26,12 @@ type Options struct {
 	ForReplaced bool
 }
 
-// Compile compiles files, in the order of their names, to a Ruleset and everything that is wrong with them.
-// A file with an Error is left out, and the others are used: of two files with one domain, the first.
+// Compile compiles files to a Ruleset and everything that is wrong with them. A file with an Error is left out,
+// and the others are used: of two files with one domain, the first.
 func Compile(files []File, o Options) (*Ruleset, []Problem) {
-	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
-	rs := &Ruleset{domains: map[string]*Domain{}}
+	rs := &Ruleset{domains: map[string]*Domain{}, Hash: hashOf(files, o)}
 	var problems []Problem
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%+v\n", o)
 	for _, f := range files {
-		fmt.Fprintf(hash, "%s %d\n%s", f.Name, len(f.Data), f.Data)
 		d, ps := compileFile(f, o)
 		if d != nil && rs.domains[d.Name] != nil {
 			again, first := d.at, rs.domains[d.Name].at
@@ -52,8 +48,17 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 		}
 		problems = append(problems, ps...)
 	}
-	rs.Hash = hex.EncodeToString(hash.Sum(nil)[:4])
 	return rs, problems
+}
+
+// hashOf is the same whatever the order of the files.
+func hashOf(files []File, o Options) string {
+	hash := sha256.New()
+	fmt.Fprintf(hash, "%+v\n", o)
+	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) }) {
+		fmt.Fprintf(hash, "%s %d\n%s", f.Name, len(f.Data), f.Data)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:4])
 }
 
 // compileFile compiles one file. It returns no Domain if the file has an Error.

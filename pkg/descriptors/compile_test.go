@@ -128,9 +128,9 @@ descriptors:
 
 func TestABadFileKeepsNoGoodOneOut(t *testing.T) {
 	files := []descriptors.File{
-		{Name: "z.yaml", Data: []byte("domain: shop")},
 		{Name: "b.yaml", Data: []byte("domain: shop\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")},
 		{Name: "c.yaml", Data: []byte("domain: other\ndescriptors: [{kee: a}]")},
+		{Name: "z.yaml", Data: []byte("domain: shop")},
 	}
 	rules, problems := descriptors.Compile(files, descriptors.Options{})
 	if rules.Domain("shop") == nil || rules.Limits != 1 || rules.Domain("other") != nil {

@@ -23,7 +23,7 @@ type Domain struct {
 	Name string
 
 	at        Problem // where its file names it
-	partition string // a key, or ""
+	partition string  // a key, or ""
 	root      node
 	// rules in the order of their files
 	rules []*Rule

@@ -15,10 +15,14 @@ func (r *Rule) Words() []string {
 	}
 	lines := make([]string, len(r.Limits))
 	for i := range r.Limits {
-		l := &r.Limits[i]
-		lines[i] = fmt.Sprintf("%s%s, %s%s", l.Words(), r.whose(), l.algorithmWords(), r.policyWords(l))
+		lines[i] = r.Limits[i].Words() + r.how(&r.Limits[i])
 	}
 	return lines
+}
+
+// how is what r does with a limit of its own: whose it is, its algorithm, and the policies.
+func (r *Rule) how(l *Limit) string {
+	return fmt.Sprintf("%s, %s%s", r.whose(), l.algorithmWords(), r.policyWords(l))
 }
 
 // Words says how much: "10 per hour".
