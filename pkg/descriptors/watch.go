@@ -132,7 +132,7 @@ func (w *watcher) wait(ctx context.Context) bool {
 		select {
 		case <-events:
 			settled = time.After(quiet)
-		case <-errs: // such as too many events at once
+		case <-errs: //nolint:errcheck // too many events at once, say: reading again is the answer
 			settled = time.After(quiet)
 		case <-settled:
 			return true

@@ -20,7 +20,7 @@ var start = time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
 
 // runScripts runs testdata/*.txt. A script's commands are
 //
-//	limits            a line each: name, algorithm, requests, period
+//	limits            a line each: name, algorithm, requests, period, burst if it is a bucket
 //	decide            a line a hit: counter, limit, then any of cost=N group=N quota shadow
 //	                  denied stop alone (its charge; together if none) passfull
 //	advance 5m        or back, with a minus
@@ -78,6 +78,13 @@ func (s *script) limit(words []string) error {
 		return err
 	}
 	l := &limiter.Limit{Algorithm: algorithm, Requests: uint32(requests), Period: period}
+	if len(words) > 4 {
+		burst, err := strconv.ParseUint(words[4], 10, 32)
+		if err != nil {
+			return err
+		}
+		l.Burst = uint32(burst)
+	}
 	s.limits[words[0]] = l
 	return l.Validate()
 }

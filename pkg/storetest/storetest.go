@@ -1,5 +1,6 @@
 // Package storetest is what every limiter.Store must pass: scripts with the decisions they expect, agreement
-// with limiter.Decide on random batches, and exact counts under concurrency. A new store passes it by
+// with limiter.Decide on random batches, relations between decisions, and exact counts under concurrency. A new
+// store passes it by
 //
 //	func TestStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T, c *storetest.Clock) limiter.Store { … })
@@ -39,6 +40,7 @@ func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 func Run(t *testing.T, open Open) {
 	t.Run("scripts", func(t *testing.T) { runScripts(t, open) })
 	t.Run("agrees with limiter.Decide on random batches", func(t *testing.T) { agrees(t, open) })
+	t.Run("decides changed traffic alike", func(t *testing.T) { relations(t, open) })
 	t.Run("admits exactly the limit under concurrency", func(t *testing.T) { exact(t, open) })
 	t.Run("takes all or nothing under concurrency", func(t *testing.T) { allOrNothing(t, open) })
 	t.Run("keeps no name that a caller reuses", func(t *testing.T) { reusedNames(t, open) })
