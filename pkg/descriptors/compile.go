@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,8 +32,17 @@ type Options struct {
 func Compile(files []File, o Options) (*Ruleset, []Problem) {
 	rs := &Ruleset{domains: map[string]*Domain{}, Hash: hashOf(files, o)}
 	var problems []Problem
+	defaults := defaultsOf{settings: o.Defaults}
 	for _, f := range files {
-		d, ps := compileFile(f, o)
+		if bytes.Contains(f.Data, []byte("domains")) {
+			c := compiler{reader: reader{file: f.Name, size: len(f.Data)}, options: o}
+			if s := c.read(f.Data, defaultsOf{}); s != nil {
+				defaults.add(s)
+			}
+		}
+	}
+	for _, f := range files {
+		d, ps := compileFile(f, o, defaults)
 		if d != nil && rs.domains[d.Name] != nil {
 			again, first := d.at, rs.domains[d.Name].at
 			again.Text = fmt.Sprintf("domain %q is already at %s:%d:%d; put both into one file",
@@ -62,13 +72,13 @@ func hashOf(files []File, o Options) string {
 }
 
 // compileFile compiles one file. It returns no Domain if the file has an Error.
-func compileFile(f File, o Options) (*Domain, []Problem) {
+func compileFile(f File, o Options, defaults defaultsOf) (*Domain, []Problem) {
 	c := compiler{reader: reader{file: f.Name, size: len(f.Data), replaced: o.ForReplaced}, options: o}
-	s := c.read(f.Data, o.Defaults)
-	if s != nil {
+	s := c.read(f.Data, defaults)
+	if s != nil && len(s.domains) == 0 {
 		at := Problem{File: f.Name, Line: s.at.Line, Column: s.at.Column, Path: "domain"}
 		at.within(f)
-		c.domain = &Domain{Name: s.domain, at: at, partition: s.partition}
+		c.domain = &Domain{Name: s.domain, at: at, partition: s.partition, keys: s.keys}
 		c.children(&c.domain.root, s.children, trail{})
 		c.checkReplaces()
 	}
@@ -115,8 +125,8 @@ func (t trail) to(s *descriptorSpec) trail {
 	pattern, each := "", t.each
 	switch {
 	case s.share:
-		pattern = s.value
-	case s.value == "" || strings.Contains(s.value, "*"):
+		pattern = s.matched()
+	case s.value == "" || s.several():
 		each = append(slices.Clip(each), s.key)
 	}
 	return trail{append(slices.Clip(t.patterns), pattern), each}
@@ -126,9 +136,9 @@ func (t trail) to(s *descriptorSpec) trail {
 func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 	seen := map[Entry]*yaml.Node{}
 	for _, s := range specs {
-		id := Entry{s.key, s.value}
+		id := Entry{s.key, s.matched()}
 		if c.replaced {
-			id = Entry{Key: ruleName(s.key, s.value)} // it compares them as one text
+			id = Entry{Key: ruleName(s.key, s.matched())} // it compares them as one text
 		}
 		if first := seen[id]; first != nil {
 			c.errorf(s.at, s.path, "the same key and value as at %d:%d; make one of the two", first.Line, first.Column)
@@ -136,7 +146,9 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 		}
 		seen[id] = s.at
 		child := &node{}
-		n.add(s, child)
+		if other := n.add(s, child); other != "" {
+			c.errorf(s.at, s.path, "%s is in another list of values, too; it can be in one", other)
+		}
 		child.rule = c.rule(s, t.to(s))
 		c.children(child, s.children, t.to(s))
 	}
@@ -151,31 +163,42 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 	}
 }
 
-func (n *node) add(s *descriptorSpec, child *node) {
+// add makes child the place for what s matches. It returns a value that another list of values has already.
+func (n *node) add(s *descriptorSpec, child *node) (taken string) {
 	if n.children == nil {
 		n.children = map[string]*branch{}
 	}
 	b := n.children[s.key]
 	if b == nil {
-		b = &branch{}
+		b = &branch{exact: map[string]*node{}, listed: map[string]*node{}}
 		n.children[s.key] = b
 	}
 	switch {
+	case len(s.values) > 0:
+		for _, v := range s.values {
+			if b.listed[v] != nil {
+				taken = v
+			}
+			b.listed[v] = child
+		}
+	case len(s.cidrs) > 0:
+		for _, network := range s.cidrs {
+			b.networks = append(b.networks, networkNode{network, child})
+		}
+		slices.SortStableFunc(b.networks, func(x, y networkNode) int { return cmp.Compare(y.Bits(), x.Bits()) })
 	case s.value == "":
 		b.any = child
 	case strings.Contains(s.value, "*"):
 		b.wildcards = append(b.wildcards, wildcardNode{newWildcard(s.value), child})
 	default:
-		if b.exact == nil {
-			b.exact = map[string]*node{}
-		}
 		b.exact[s.value] = child
 	}
+	return taken
 }
 
 // rule is the rule of s, or nil if it has no limit.
 func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
-	if len(s.limits) == 0 {
+	if len(s.limits) == 0 && !s.exempt {
 		for _, f := range s.policyAt {
 			c.report(Warning, f.key, join(s.path, f.key.Value), "no effect without a rate_limit beside it")
 		}
@@ -188,6 +211,7 @@ func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 		Charge:    c.charge(s),
 		OnFailure: s.onFailure,
 		Metadata:  s.metadata,
+		Exempt:    s.exempt,
 	}
 	r.Each = t.each
 	if slices.ContainsFunc(t.patterns, func(p string) bool { return p != "" }) {

@@ -10,11 +10,19 @@ import (
 // maxCompared bounds the wildcards of one key that are compared with each other.
 const maxCompared = 300
 
+// trusted are the keys of Envoy's actions that a client can't choose the value of.
+var trusted = []string{
+	"remote_address", "masked_remote_address", "remote_address_match", "source_cluster", "destination_cluster", "generic_key",
+}
+
 // doubts warns of what siblings probably don't mean.
 func (c *compiler) doubts(specs []*descriptorSpec) {
 	byKey := map[string][]*descriptorSpec{}
 	for _, s := range specs {
 		byKey[s.key] = append(byKey[s.key], s)
+		if s.exempt && !slices.Contains(trusted, s.key) {
+			c.warn(s, "if a client can choose %s, as it can a header, it can make its requests free", s.key)
+		}
 		if strings.Contains(s.key, "*") {
 			c.warn(s, "a star in a key is a star, and matches nothing else; stars in values match")
 		}
@@ -35,7 +43,7 @@ func (c *compiler) warn(s *descriptorSpec, format string, args ...any) {
 // sibling that would match it too.
 func (c *compiler) doubtUseless(siblings []*descriptorSpec) {
 	for _, s := range siblings {
-		if len(s.limits) > 0 || len(s.children) > 0 {
+		if len(s.limits) > 0 || len(s.children) > 0 || s.exempt {
 			continue
 		}
 		exempts := slices.ContainsFunc(siblings, func(o *descriptorSpec) bool { return o != s && o.covers(s) })
@@ -48,7 +56,7 @@ func (c *compiler) doubtUseless(siblings []*descriptorSpec) {
 // covers tells whether s would match the values of o if o weren't there.
 func (s *descriptorSpec) covers(o *descriptorSpec) bool {
 	switch {
-	case s.value == "":
+	case s.matched() == "":
 		return true
 	case !strings.Contains(s.value, "*") || o.value == "":
 		return false
@@ -59,18 +67,18 @@ func (s *descriptorSpec) covers(o *descriptorSpec) bool {
 
 // doubtHidden: a value that matches more closely hides what stands below the key alone.
 func (c *compiler) doubtHidden(siblings []*descriptorSpec) {
-	wide := slices.IndexFunc(siblings, func(s *descriptorSpec) bool { return s.value == "" })
+	wide := slices.IndexFunc(siblings, func(s *descriptorSpec) bool { return s.matched() == "" })
 	if wide < 0 {
 		return
 	}
 	for _, s := range siblings {
-		if s.value == "" || len(s.children) == 0 {
+		if s.matched() == "" || len(s.children) == 0 {
 			continue
 		}
 		for _, child := range siblings[wide].children {
 			if !slices.ContainsFunc(s.children, func(o *descriptorSpec) bool { return o.key == child.key }) {
 				c.warn(s, "%s stands below %s and not here, so %s=%s, %s=… has no limit: there is no way back; repeat it here",
-					child.key, siblings[wide].path, s.key, s.value, child.key)
+					child.key, siblings[wide].path, s.key, s.matched(), child.key)
 			}
 		}
 	}

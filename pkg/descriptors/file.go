@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -33,6 +34,8 @@ const (
 	limitBlock
 	limitsBlock
 	replacesBlock
+	keysBlock
+	maskBlock
 )
 
 // blocks lists the keys of each block, and where the block stands, for those who look for a key's place.
@@ -40,10 +43,12 @@ var blocks = [...]struct {
 	place string
 	keys  []string
 }{
-	fileBlock:     {"at the top of the file", []string{"domain", "descriptors", "defaults", "partition_by"}},
+	fileBlock: {"at the top of the file", []string{
+		"domain", "domains", "keys", "descriptors", "defaults", "partition_by",
+	}},
 	defaultsBlock: {"in defaults", []string{"algorithm", "count_denied", "on_store_failure"}},
 	descriptorBlock: {"beside key, in the descriptor", []string{
-		"key", "value", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
+		"key", "value", "values", "cidrs", "exempt", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
 		"share_threshold", "detailed_metric", "value_to_metric", "metadata",
 	}},
 	limitBlock: {"inside rate_limit", []string{
@@ -53,6 +58,8 @@ var blocks = [...]struct {
 		"unit", "requests_per_unit", "unit_multiplier", "name", "replaces", "algorithm", "burst", "shadow_mode",
 	}},
 	replacesBlock: {"in an entry of replaces", []string{"name"}},
+	keysBlock:     {"in an entry of keys", []string{"strip_query", "lowercase", "ip_mask", "hash"}},
+	maskBlock:     {"in ip_mask", []string{"v4", "v6"}},
 }
 
 func (b block) keys() []string { return blocks[b].keys }
@@ -78,8 +85,8 @@ func (b block) misplaced(key string) string {
 
 // newKeys are those that envoyproxy/ratelimit doesn't know, by block.
 var newKeys = map[block][]string{
-	fileBlock:       {"defaults", "partition_by"},
-	descriptorBlock: {"rate_limits", "count_denied", "on_store_failure"},
+	fileBlock:       {"domains", "keys", "defaults", "partition_by"},
+	descriptorBlock: {"values", "cidrs", "exempt", "rate_limits", "count_denied", "on_store_failure"},
 	limitBlock:      {"unit_multiplier", "algorithm", "burst"},
 }
 
@@ -88,6 +95,12 @@ type spec struct {
 	domain string
 	// partition is the key whose value says which counters belong together.
 	partition string
+	// domains are globs of domains that the file has defaults for, instead of rules.
+	domains   []string
+	domainsAt *yaml.Node
+	defaults  partialDefaults
+	keys      map[string]*preparation
+	list      *yaml.Node // descriptors
 	at        *yaml.Node
 	children  []*descriptorSpec
 }
@@ -96,6 +109,9 @@ type descriptorSpec struct {
 	at         *yaml.Node
 	path       string
 	key, value string
+	values     []string
+	cidrs      []netip.Prefix
+	exempt     bool
 	limits     []*limitSpec
 	children   []*descriptorSpec
 
@@ -119,40 +135,46 @@ type limitSpec struct {
 	written    map[string]*yaml.Node // keys
 }
 
-// Defaults are what a rule does where its file doesn't say.
-type Defaults struct {
-	Algorithm      limiter.Algorithm
-	CountDenied    bool
-	OnStoreFailure limiter.FailurePolicy
-}
-
-// read reads one file. It returns nil if the file can't be used, and says why in r.problems.
-func (r *reader) read(data []byte, d Defaults) *spec {
+// read reads one file. It returns nil if the file can't be used, and says why in r.problems. What is said at
+// the top of the file holds wherever it stands there.
+func (r *reader) read(data []byte, of defaultsOf) *spec {
 	root, ok := r.document(data)
 	if !ok {
 		return nil
 	}
 	s := &spec{at: root}
-	var list *yaml.Node
 	for _, f := range r.fields(root, "", fileBlock) {
-		switch f.key.Value {
-		case "domain":
-			s.domain, s.at = r.text(f.value, "domain"), f.value
-		case "descriptors":
-			list = f.value
-		case "defaults":
-			d = r.defaults(f.value, d)
-		case "partition_by":
-			s.partition = r.text(f.value, "partition_by")
-		}
+		r.fileField(s, f)
 	}
-	if s.domain == "" {
+	switch {
+	case s.domains != nil && (s.list != nil || s.domain != ""):
+		r.errorf(s.domainsAt, "domains", "a file has defaults for the rules of others (domains), or rules (domain, descriptors); make two files")
+	case s.domains != nil:
+	case s.domain == "":
 		r.errorf(s.at, "domain", "a file needs a domain that is not empty, the one that Envoy's filter names")
 	}
-	if list != nil {
-		s.children = r.descriptors(list, s.domain, d, 1)
+	if s.list != nil && s.domains == nil {
+		r.base, r.keys = s.defaults.over(of.domain(s.domain)), s.keys
+		s.children = r.descriptors(s.list, s.domain, 1)
 	}
 	return s
+}
+
+func (r *reader) fileField(s *spec, f field) {
+	switch f.key.Value {
+	case "domain":
+		s.domain, s.at = r.text(f.value, "domain"), f.value
+	case "domains":
+		s.domains, s.domainsAt = r.globs(f.value), f.key
+	case "descriptors":
+		s.list = f.value
+	case "defaults":
+		s.defaults = r.partialDefaults(f.value)
+	case "keys":
+		s.keys = r.preparations(f.value)
+	case "partition_by":
+		s.partition = r.text(f.value, "partition_by")
+	}
 }
 
 // document returns the root of the file's first document.
@@ -198,22 +220,7 @@ func yamlProblem(file string, data []byte, err error) Problem {
 	return p
 }
 
-func (r *reader) defaults(n *yaml.Node, d Defaults) Defaults {
-	for _, f := range r.fields(n, "defaults", defaultsBlock) {
-		path := "defaults." + f.key.Value
-		switch f.key.Value {
-		case "algorithm":
-			d.Algorithm = r.algorithm(f.value, path)
-		case "count_denied":
-			d.CountDenied = r.flag(f.value, path)
-		case "on_store_failure":
-			d.OnStoreFailure = r.failurePolicy(f.value, path)
-		}
-	}
-	return d
-}
-
-func (r *reader) descriptors(list *yaml.Node, path string, d Defaults, depth int) []*descriptorSpec {
+func (r *reader) descriptors(list *yaml.Node, path string, depth int) []*descriptorSpec {
 	if depth > maxDepth {
 		r.errorf(list, path, "descriptors are nested more than %d deep", maxDepth)
 		return nil
@@ -221,42 +228,116 @@ func (r *reader) descriptors(list *yaml.Node, path string, d Defaults, depth int
 	items := r.items(list, join(path, "descriptors"))
 	specs := make([]*descriptorSpec, 0, len(items))
 	for _, n := range items {
-		specs = append(specs, r.descriptor(n, path, d, depth))
+		specs = append(specs, r.descriptor(n, path, depth))
 	}
 	return specs
 }
 
-func (r *reader) descriptor(n *yaml.Node, parent string, d Defaults, depth int) *descriptorSpec {
-	s := &descriptorSpec{at: n, countDenied: d.CountDenied, onFailure: d.OnStoreFailure}
+func (r *reader) descriptor(n *yaml.Node, parent string, depth int) *descriptorSpec {
+	s := &descriptorSpec{at: n, countDenied: r.base.CountDenied, onFailure: r.base.OnStoreFailure}
 	r.identity(s, n, parent)
 	fields := r.fields(n, s.path, descriptorBlock)
 	if s.key == "" && fields != nil {
 		r.errorf(n, s.path, "a descriptor needs a key that is not empty")
 	}
 	for _, f := range fields {
-		r.descriptorField(s, f, d, depth)
+		r.descriptorField(s, f, depth)
 	}
 	r.checkLimits(s, fields)
 	return s
 }
 
-// identity reads key and value before anything else, since they are the path of the rest.
+// identity reads what a descriptor matches before anything else, since that is the path of the rest.
 func (r *reader) identity(s *descriptorSpec, n *yaml.Node, parent string) {
 	s.path = join(parent, "descriptors")
 	if n.Kind != yaml.MappingNode {
 		return
 	}
-	for _, f := range r.merged(n, parent, 0) {
-		switch f.key.Value {
-		case "key":
+	fields := r.merged(n, parent, 0)
+	for _, f := range fields {
+		if f.key.Value == "key" {
 			s.key, s.at = r.text(f.value, join(parent, "key")), f.key
+		}
+	}
+	written := 0
+	for _, f := range fields {
+		path := join(parent, f.key.Value)
+		switch f.key.Value {
 		case "value":
-			s.value = r.text(f.value, join(parent, "value"))
+			s.value = r.prepared(f.value, path, s.key, r.text(f.value, path))
+		case "values":
+			s.values = r.values(s, f.value, path)
+		case "cidrs":
+			s.cidrs = r.cidrs(f.value, path)
+		default:
+			continue
+		}
+		if written++; written > 1 {
+			r.errorf(f.key, path, "a descriptor has one of value, values and cidrs; make two descriptors")
 		}
 	}
 	if s.key != "" {
-		s.path = join(parent, ruleName(s.key, s.value))
+		s.path = join(parent, ruleName(s.key, s.matched()))
 	}
+}
+
+// values are the values that a descriptor lists.
+func (r *reader) values(s *descriptorSpec, n *yaml.Node, path string) []string {
+	var values []string
+	for _, item := range r.items(n, path) {
+		value := r.text(item, path)
+		switch {
+		case value == "":
+			r.errorf(item, path, "a value of the list is empty")
+		case strings.Contains(value, "*"):
+			r.errorf(item, path, "a star belongs into value; here it would be a star")
+		}
+		values = append(values, r.prepared(item, path, s.key, value))
+	}
+	if len(values) == 0 {
+		r.errorf(n, path, "an empty list matches nothing; write values, or delete the line")
+	}
+	return values
+}
+
+func (r *reader) cidrs(n *yaml.Node, path string) []netip.Prefix {
+	var list []netip.Prefix
+	for _, item := range r.items(n, path) {
+		text := r.text(item, path)
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			r.errorf(item, path, "%s is not a network, such as 10.0.0.0/8 or \"fd00::/8\"", describe(item))
+			continue
+		}
+		if network != network.Masked() {
+			r.errorf(item, path, "%s has bits behind its mask; write %s", text, network.Masked())
+		}
+		list = append(list, network.Masked())
+	}
+	if len(list) == 0 {
+		r.errorf(n, path, "an empty list matches nothing; write networks, or delete the line")
+	}
+	return list
+}
+
+// matched is what the descriptor's value must be, in one text.
+func (s *descriptorSpec) matched() string {
+	switch {
+	case len(s.values) > 0:
+		return "{" + strings.Join(s.values, ",") + "}"
+	case len(s.cidrs) > 0:
+		texts := make([]string, len(s.cidrs))
+		for i, c := range s.cidrs {
+			texts[i] = c.String()
+		}
+		return "{" + strings.Join(texts, ",") + "}"
+	}
+	return s.value
+}
+
+// several tells whether the descriptor matches more than one value, and not any.
+func (s *descriptorSpec) several() bool {
+	return strings.Contains(s.value, "*") || len(s.values) > 0 || len(s.cidrs) > 0
 }
 
 func ruleName(key, value string) string {
@@ -266,19 +347,19 @@ func ruleName(key, value string) string {
 	return key + "_" + value
 }
 
-func (r *reader) descriptorField(s *descriptorSpec, f field, d Defaults, depth int) {
+func (r *reader) descriptorField(s *descriptorSpec, f field, depth int) {
 	path := join(s.path, f.key.Value)
 	switch f.key.Value {
 	case "rate_limit":
 		if !isNull(f.value) {
-			s.limits = append(s.limits, r.limit(f, path, limitBlock, d))
+			s.limits = append(s.limits, r.limit(f, path, limitBlock))
 		}
 	case "rate_limits":
 		for i, item := range r.items(f.value, path) {
-			s.limits = append(s.limits, r.limit(field{item, item}, fmt.Sprintf("%s[%d]", path, i), limitsBlock, d))
+			s.limits = append(s.limits, r.limit(field{item, item}, fmt.Sprintf("%s[%d]", path, i), limitsBlock))
 		}
 	case "descriptors":
-		s.children = r.descriptors(f.value, s.path, d, depth+1)
+		s.children = r.descriptors(f.value, s.path, depth+1)
 	case "shadow_mode", "quota_mode", "detailed_metric":
 		r.policyFlag(s, f, path)
 	case "count_denied":
@@ -290,9 +371,11 @@ func (r *reader) descriptorField(s *descriptorSpec, f field, d Defaults, depth i
 	case "value_to_metric":
 		s.valueMetric = r.flag(f.value, path)
 	case "share_threshold":
-		if s.share = r.flag(f.value, path); s.share && !strings.Contains(s.value, "*") {
-			r.errorf(f.key, path, "share_threshold needs a value with a * in it, whose matches then share one counter")
+		if s.share = r.flag(f.value, path); s.share && !s.several() {
+			r.errorf(f.key, path, "share_threshold needs a value with a * in it, values or cidrs, whose matches then share one counter")
 		}
+	case "exempt":
+		s.exempt = r.flag(f.value, path)
 	case "metadata":
 		s.metadata = r.metadata(f.value, path)
 	}
@@ -315,9 +398,9 @@ func (r *reader) policyFlag(s *descriptorSpec, f field, path string) {
 }
 
 // limit reads the limit of f, a rate_limit or an entry of rate_limits.
-func (r *reader) limit(f field, path string, b block, d Defaults) *limitSpec {
+func (r *reader) limit(f field, path string, b block) *limitSpec {
 	s := &limitSpec{
-		at: f.key, multiplier: 1, limit: limiter.Limit{Algorithm: d.Algorithm}, written: map[string]*yaml.Node{},
+		at: f.key, multiplier: 1, limit: limiter.Limit{Algorithm: r.base.Algorithm}, written: map[string]*yaml.Node{},
 	}
 	for _, g := range r.fields(f.value, path, b) {
 		s.written[g.key.Value] = g.key
@@ -336,6 +419,9 @@ func (r *reader) limit(f field, path string, b block, d Defaults) *limitSpec {
 func (r *reader) checkLimits(s *descriptorSpec, fields []field) {
 	one := slices.IndexFunc(fields, func(f field) bool { return f.key.Value == "rate_limit" })
 	list := slices.IndexFunc(fields, func(f field) bool { return f.key.Value == "rate_limits" })
+	if s.exempt && len(s.limits) > 0 {
+		r.errorf(s.limits[0].at, s.path, "exempt makes a request free; delete it, or the limit")
+	}
 	if one >= 0 && list >= 0 {
 		r.errorf(fields[list].key, join(s.path, "rate_limits"), "there is a rate_limit, too; make it an entry of the list")
 	}

@@ -66,7 +66,7 @@ func (d *Domain) why(entries []Entry) string {
 // whyNot says why e, entry i, leads nowhere from n.
 func (d *Domain) whyNot(n *node, e Entry, i int) string {
 	if b := n.children[e.Key]; b != nil {
-		values := slices.Collect(maps.Keys(b.exact))
+		values := slices.AppendSeq(slices.Collect(maps.Keys(b.exact)), maps.Keys(b.listed))
 		for _, w := range b.wildcards {
 			values = append(values, w.text)
 		}

@@ -102,8 +102,8 @@ func (rs *Ruleset) words() map[string]limitWords {
 }
 
 func (r *Rule) addWords(m map[string]limitWords) {
-	if r.Unlimited {
-		m[r.Path] = limitWords{"no limit", ""}
+	if len(r.Limits) == 0 {
+		m[r.Path] = limitWords{r.Words()[0], ""}
 	}
 	for i := range r.Limits {
 		l := &r.Limits[i]

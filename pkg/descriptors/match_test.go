@@ -88,6 +88,79 @@ func TestMatching(t *testing.T) {
 	}
 }
 
+const preparedRules = `
+domain: d
+keys:
+  ip: {ip_mask: {v4: 24, v6: 64}}
+  path: {strip_query: true}
+  email: {lowercase: true, hash: true}
+descriptors:
+  - {key: ip, cidrs: [10.0.0.0/8, "fd00::/8"], rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: ip, cidrs: [10.1.0.0/16], rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: ip, value: 10.1.2.0/24, rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: ip, rate_limit: {unit: hour, requests_per_unit: 4}}
+  - {key: path, value: /login, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: path, values: [/a, /b], share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: path, value: "/*", rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: email, value: Ann@x.org, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: email, rate_limit: {unit: hour, requests_per_unit: 1}}
+`
+
+func TestPreparedValues(t *testing.T) {
+	domain := compile(t, descriptors.Options{}, preparedRules).Domain("d")
+	for _, c := range []struct{ entries, rule, value string }{
+		{"ip=10.1.2.3", "d.ip_10.1.2.0/24", "10.1.2.0/24"},
+		{"ip=10.1.3.3", "d.ip_{10.1.0.0/16}", "10.1.3.0/24"},
+		{"ip=::ffff:10.9.3.3", "d.ip_{10.0.0.0/8,fd00::/8}", "10.9.3.0/24"},
+		{"ip=fd00::1:2:3:4:5", "d.ip_{10.0.0.0/8,fd00::/8}", "fd00:0:0:1::/64"},
+		{"ip=192.0.2.7", "d.ip", "192.0.2.0/24"},
+		{"ip=unknown", "d.ip", "unknown"},
+		{"ip=", "d.ip", ""},
+		{"path=/login?x=1", "d.path_/login", "/login"},
+		{"path=/b?x=1", "d.path_{/a,/b}", "/b"},
+		{"path=/c", "d.path_/*", "/c"},
+		{"email=ANN@x.org", "d.email_ann", ""},
+		{"email=bob@x.org", "d.email", ""},
+	} {
+		list := entries(c.entries)
+		domain.Prepare(list)
+		r := domain.Match(list)
+		if r == nil || !strings.HasPrefix(r.Path, c.rule) && !strings.HasPrefix(r.Path, "d.email_") {
+			t.Errorf("%s matches %v, want %s", c.entries, r, c.rule)
+		}
+		if got := list[0].Value; c.value != "" && got != c.value || strings.Contains(got, "@") {
+			t.Errorf("%s is prepared to %s, want %s", c.entries, got, c.value)
+		}
+	}
+	a, b := entries("path=/a"), entries("path=/b")
+	name := func(list []descriptors.Entry) string {
+		return string(descriptors.Counter{Domain: "d", Entries: list, Rule: domain.Match(list)}.AppendName(nil, hourly))
+	}
+	if name(a) != name(b) {
+		t.Error("the values of a shared list have two counters")
+	}
+}
+
+func TestFilesWithoutRulesHaveDefaultsForTheDomainsOfOthers(t *testing.T) {
+	files := []descriptors.File{
+		{Name: "a.yaml", Data: []byte("domain: prod/web/https\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")},
+		{Name: "b.yaml", Data: []byte("domain: test\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 1}}]")},
+		{Name: "c.yaml", Data: []byte("domains: [\"*\"]\ndefaults: {on_store_failure: deny, algorithm: sliding_log}")},
+		{Name: "d.yaml", Data: []byte("domains: [\"prod/*/https\", other]\ndefaults: {algorithm: sliding_window, count_denied: true}")},
+	}
+	rules, problems := descriptors.Compile(files, descriptors.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	prod, test := rules.Domain("prod/web/https").Rules()[0], rules.Domain("test").Rules()[0]
+	if prod.Limits[0].Algorithm != limiter.SlidingWindow || prod.Charge != limiter.ChargeDenied || prod.OnFailure != limiter.FailError {
+		t.Errorf("prod: %+v", prod)
+	}
+	if test.Limits[0].Algorithm != limiter.SlidingLog || test.OnFailure != limiter.FailDeny {
+		t.Errorf("test: %+v", test)
+	}
+}
+
 func TestTheFirstWildcardOfAFileWinsWhereAsked(t *testing.T) {
 	domain := compile(t, descriptors.Options{FileOrder: true}, matchRules).Domain("d")
 	if r := domain.Match(entries("path=/api/admin/x")); r.Path != "d.path_/api/*" {

@@ -24,6 +24,9 @@ type reader struct {
 	replaced bool // report what envoyproxy/ratelimit would refuse
 	visited  int
 	problems []Problem
+
+	base Defaults // of the file
+	keys map[string]*preparation
 }
 
 func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
@@ -24,6 +25,7 @@ type Domain struct {
 
 	at        Problem // where its file names it
 	partition string  // a key, or ""
+	keys      map[string]*preparation
 	root      node
 	// rules in the order of their files
 	rules []*Rule
@@ -39,6 +41,8 @@ type Rule struct {
 	// none.
 	Limits    []Limit
 	Unlimited bool
+	// Exempt rules make their request free: no limit of it is asked.
+	Exempt bool
 	// Role is what a denial does to the request, Charge what a denied hit costs, OnFailure who answers for
 	// hits that the store can't decide.
 	Role      limiter.Role
@@ -78,8 +82,15 @@ type node struct {
 // branch is all children of a node that have one key.
 type branch struct {
 	exact     map[string]*node
-	wildcards []wildcardNode // in order of precedence
+	listed    map[string]*node // by each value of a list
+	networks  []networkNode    // the longest first
+	wildcards []wildcardNode   // in order of precedence
 	any       *node
+}
+
+type networkNode struct {
+	netip.Prefix
+	*node
 }
 
 type wildcardNode struct {
@@ -95,6 +106,35 @@ func (rs *Ruleset) Domains(yield func(*Domain) bool) {
 	for _, d := range rs.domains {
 		if !yield(d) {
 			return
+		}
+	}
+}
+
+// network finds the longest network that an address is in.
+func (b *branch) network(value string) *node {
+	if len(b.networks) == 0 {
+		return nil
+	}
+	addr, ok := address(value)
+	if !ok {
+		return nil
+	}
+	for i := range b.networks {
+		if b.networks[i].Contains(addr) {
+			return b.networks[i].node
+		}
+	}
+	return nil
+}
+
+// Prepare prepares the values of entries in place, as the domain's rules and counters want them.
+func (d *Domain) Prepare(entries []Entry) {
+	if len(d.keys) == 0 {
+		return
+	}
+	for i := range entries {
+		if p := d.keys[entries[i].Key]; p != nil {
+			entries[i].Value = p.value(entries[i].Value)
 		}
 	}
 }
@@ -121,8 +161,9 @@ func (rs *Ruleset) Sorted() []*Domain {
 // Rules returns the domain's rules in the order of its file. The caller must not change them.
 func (d *Domain) Rules() []*Rule { return d.rules }
 
-// Match finds the rule for a descriptor, or nil. At each level an exact value wins over wildcards, these in
-// order of precedence, and a wildcard over a rule with the key alone; there is no way back. A rule matches
+// Match finds the rule for a descriptor, or nil. The entries are prepared. At each level an exact value wins
+// over one of a list, that over the longest network, that over wildcards, these in order of precedence, and a
+// wildcard over a rule with the key alone; there is no way back. A rule matches
 // only a descriptor of as many entries as the rule is deep.
 func (d *Domain) Match(entries []Entry) *Rule {
 	n := &d.root
@@ -140,6 +181,12 @@ func (n *node) child(e *Entry) *node {
 		return nil
 	}
 	if n := b.exact[e.Value]; n != nil {
+		return n
+	}
+	if n := b.listed[e.Value]; n != nil {
+		return n
+	}
+	if n := b.network(e.Value); n != nil {
 		return n
 	}
 	for i := range b.wildcards {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// wildcard is a value with stars in it. Each star stands for zero or more bytes of any kind.
+// wildcard is a value with stars in it, each of which stands for zero or more bytes of any kind. Without a star
+// it matches itself.
 type wildcard struct {
 	text   string   // as written
 	prefix string   // before the first star
@@ -22,6 +23,10 @@ func newWildcard(text string) wildcard {
 		suffix: parts[len(parts)-1],
 		length: len(text) - strings.Count(text, "*"),
 	}
+	if len(parts) == 1 {
+		w.suffix = ""
+		return w
+	}
 	for _, p := range parts[1 : len(parts)-1] {
 		if p != "" {
 			w.middle = append(w.middle, p)
@@ -32,6 +37,9 @@ func newWildcard(text string) wildcard {
 
 // matches takes each middle part at its first place, which finds a match if there is one.
 func (w *wildcard) matches(value string) bool {
+	if w.length == len(w.text) {
+		return value == w.text
+	}
 	if len(value) < w.length || !strings.HasPrefix(value, w.prefix) || !strings.HasSuffix(value, w.suffix) {
 		return false
 	}

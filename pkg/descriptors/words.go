@@ -10,7 +10,10 @@ import (
 // Words says what r does, a line for each of its limits: "10 per hour for each distinct user, sliding window;
 // refused requests cost nothing".
 func (r *Rule) Words() []string {
-	if r.Unlimited {
+	switch {
+	case r.Exempt:
+		return []string{"the whole request is free"}
+	case r.Unlimited:
 		return []string{"no limit"}
 	}
 	lines := make([]string, len(r.Limits))

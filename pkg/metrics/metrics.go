@@ -105,7 +105,10 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 
 // start makes the series of a rule.
 func (m *Metrics) start(r *descriptors.Rule) {
-	if r.Unlimited {
+	switch {
+	case r.Exempt:
+		m.decisions.WithLabelValues(r.Domain, r.Path, string(rls.ResultExempt))
+	case r.Unlimited:
 		m.decisions.WithLabelValues(r.Domain, r.Path, string(rls.ResultUnlimited))
 	}
 	for i := range r.Limits {

@@ -81,6 +81,9 @@ func (c *call) tell(d *descriptor) {
 	}
 	switch {
 	case d.first < d.end:
+	case d.rule.Exempt:
+		decided(d.rule.Domain, d.rule.Path, ResultExempt, d.cost)
+	case c.exempt:
 	case len(d.limits) > 0:
 		decided(d.rule.Domain, d.rule.Path, ResultReplaced, d.cost)
 	default:

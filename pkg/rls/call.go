@@ -25,6 +25,7 @@ type call struct {
 	descriptors []descriptor
 	names       []byte // that the hits' keys alias
 	batch       limiter.Batch
+	exempt      bool                 // nothing is asked
 	replaced    []string             // names of limits that are not asked
 	hitLimits   []*descriptors.Limit // by hit of the batch
 }
@@ -116,7 +117,11 @@ func (c *call) match() {
 func (c *call) matched(d *common.RateLimitDescriptor, entries []descriptors.Entry) descriptor {
 	m := descriptor{entries: entries, cost: cost(c.request, d)}
 	if c.domain != nil {
+		c.domain.Prepare(entries)
 		m.rule = c.domain.Match(entries)
+	}
+	if m.rule != nil && m.rule.Exempt {
+		c.exempt = true
 	}
 	if m.rule != nil {
 		m.limits = m.rule.Limits
@@ -163,6 +168,9 @@ func (c *call) replace() {
 // one group, but for those that are only tried out, so that these deny nothing. Only what has hits has a
 // group: groups, too, are at most MaxHits.
 func (c *call) makeHits() {
+	if c.exempt {
+		return
+	}
 	group := uint16(0)
 	for i := range c.descriptors {
 		d := &c.descriptors[i]

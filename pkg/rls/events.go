@@ -18,6 +18,7 @@ const (
 	ResultShadowOverLimit Result = "shadow_over_limit"
 	ResultUnlimited       Result = "unlimited"
 	ResultReplaced        Result = "replaced"
+	ResultExempt          Result = "exempt"
 )
 
 // Events are told what happens, for metrics and logs. Every function may be nil, is called on the request's

@@ -366,6 +366,24 @@ func TestTheLimitsOfAListAreDecidedTogether(t *testing.T) {
 	expect(t, s, request(costing(descriptor("tenant=u"), 3), descriptor("boost=x")), "OK: OK 0/3 49s, OK 4294967295")
 }
 
+func TestAnExemptRequestIsFree(t *testing.T) {
+	results := map[string]int{}
+	s := newService(t, `
+domain: d
+descriptors:
+  - {key: remote_address, cidrs: [10.0.0.0/8], exempt: true}
+  - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: path, rate_limit: {unit: minute, requests_per_unit: 1}}
+`, rls.Options{Events: rls.Events{Decision: func(_, path string, result rls.Result, _ int64) { results[path+" "+string(result)]++ }}})
+	for range 3 {
+		expect(t, s, request(descriptor("remote_address=10.1.2.3"), limited(descriptor("path=/"), 0, typev3.RateLimitUnit_DAY)), "OK: OK, OK")
+	}
+	expect(t, s, request(descriptor("remote_address=192.0.2.1"), descriptor("path=/")), "OK: OK 0/1 49s, OK 0/1 49s")
+	if len(results) != 3 || results["d.remote_address_{10.0.0.0/8} exempt"] != 3 {
+		t.Errorf("the results are %v", results)
+	}
+}
+
 func TestBuckets(t *testing.T) {
 	s := newService(t, listRules, rls.Options{})
 	expect(t, s, request(costing(descriptor("tenant=t user=u"), 2)), "OK: OK 0/2 1s")
