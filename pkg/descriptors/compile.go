@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -220,10 +221,22 @@ func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 	for _, l := range s.limits {
 		c.addLimit(r, l, len(s.limits) > 1)
 	}
+	if len(r.Each) > 0 && len(r.Limits) > 0 && s.maxValues > 0 {
+		r.MaxValues = int64(s.maxValues)
+		r.distinct = newDistinct(r.MaxValues, r.longestPeriod())
+	}
 	// Those that are tried out come last, since they are groups of their own.
 	slices.SortStableFunc(r.Limits, func(a, b Limit) int { return compareBool(a.Shadow, b.Shadow) })
 	c.domain.rules = append(c.domain.rules, r)
 	return r
+}
+
+func (r *Rule) longestPeriod() time.Duration {
+	longest := time.Duration(0)
+	for i := range r.Limits {
+		longest = max(longest, r.Limits[i].Period)
+	}
+	return longest
 }
 
 func compareBool(a, b bool) int {

@@ -48,7 +48,7 @@ var blocks = [...]struct {
 	}},
 	defaultsBlock: {"in defaults", []string{"algorithm", "count_denied", "on_store_failure"}},
 	descriptorBlock: {"beside key, in the descriptor", []string{
-		"key", "value", "values", "cidrs", "exempt", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
+		"key", "value", "values", "cidrs", "exempt", "max_values", "rate_limit", "rate_limits", "descriptors", "shadow_mode", "quota_mode", "count_denied", "on_store_failure",
 		"share_threshold", "detailed_metric", "value_to_metric", "metadata",
 	}},
 	limitBlock: {"inside rate_limit", []string{
@@ -86,7 +86,7 @@ func (b block) misplaced(key string) string {
 // newKeys are those that envoyproxy/ratelimit doesn't know, by block.
 var newKeys = map[block][]string{
 	fileBlock:       {"domains", "keys", "defaults", "partition_by"},
-	descriptorBlock: {"values", "cidrs", "exempt", "rate_limits", "count_denied", "on_store_failure"},
+	descriptorBlock: {"values", "cidrs", "exempt", "max_values", "rate_limits", "count_denied", "on_store_failure"},
 	limitBlock:      {"unit_multiplier", "algorithm", "burst"},
 }
 
@@ -112,6 +112,7 @@ type descriptorSpec struct {
 	values     []string
 	cidrs      []netip.Prefix
 	exempt     bool
+	maxValues  uint32
 	limits     []*limitSpec
 	children   []*descriptorSpec
 
@@ -234,7 +235,7 @@ func (r *reader) descriptors(list *yaml.Node, path string, depth int) []*descrip
 }
 
 func (r *reader) descriptor(n *yaml.Node, parent string, depth int) *descriptorSpec {
-	s := &descriptorSpec{at: n, countDenied: r.base.CountDenied, onFailure: r.base.OnStoreFailure}
+	s := &descriptorSpec{at: n, maxValues: DefaultMaxValues, countDenied: r.base.CountDenied, onFailure: r.base.OnStoreFailure}
 	r.identity(s, n, parent)
 	fields := r.fields(n, s.path, descriptorBlock)
 	if s.key == "" && fields != nil {
@@ -360,40 +361,45 @@ func (r *reader) descriptorField(s *descriptorSpec, f field, depth int) {
 		}
 	case "descriptors":
 		s.children = r.descriptors(f.value, s.path, depth+1)
-	case "shadow_mode", "quota_mode", "detailed_metric":
-		r.policyFlag(s, f, path)
+	case "shadow_mode", "quota_mode", "detailed_metric", "value_to_metric", "exempt":
+		r.descriptorFlag(s, f, path)
 	case "count_denied":
 		s.countDenied = r.flag(f.value, path)
 		s.policyAt = append(s.policyAt, f)
 	case "on_store_failure":
 		s.onFailure = r.failurePolicy(f.value, path)
 		s.policyAt = append(s.policyAt, f)
-	case "value_to_metric":
-		s.valueMetric = r.flag(f.value, path)
 	case "share_threshold":
 		if s.share = r.flag(f.value, path); s.share && !s.several() {
 			r.errorf(f.key, path, "share_threshold needs a value with a * in it, values or cidrs, whose matches then share one counter")
 		}
-	case "exempt":
-		s.exempt = r.flag(f.value, path)
+	case "max_values":
+		s.maxValues = r.number(f.value, path)
+		s.policyAt = append(s.policyAt, f)
 	case "metadata":
 		s.metadata = r.metadata(f.value, path)
 	}
 }
 
-// policyFlag reads a flag that acts only beside a rate_limit.
-func (r *reader) policyFlag(s *descriptorSpec, f field, path string) {
+// descriptorFlag reads a flag. Some act only beside a rate_limit.
+func (r *reader) descriptorFlag(s *descriptorSpec, f field, path string) {
 	on := r.flag(f.value, path)
-	if on {
-		s.policyAt = append(s.policyAt, f)
-	}
 	switch f.key.Value {
+	case "value_to_metric":
+		s.valueMetric = on
+		return
+	case "exempt":
+		s.exempt = on
+		return
 	case "shadow_mode":
 		s.shadow = on
 	case "quota_mode":
 		s.quota = on
 	case "detailed_metric":
 		s.detailed = on
+	}
+	if on {
+		s.policyAt = append(s.policyAt, f)
 	}
 }
 

@@ -24,6 +24,8 @@ type Counter struct {
 	// Rule is what the entries matched, or nil: a descriptor that no rule matches, of any domain, is counted
 	// too if its request brings a limit along.
 	Rule *Rule
+	// Overflow makes it the one counter that the values share which are too many for counters of their own.
+	Overflow bool
 }
 
 // AppendName appends the name of the counter under limit l, which need not be a limit of the rule, to dst.
@@ -33,10 +35,21 @@ type Counter struct {
 // matches share one counter, "~" and the pattern stand for "=" and the value. So no two different inputs have
 // one name, whatever a client puts into a header: a reader from the left knows at each byte what it looks at.
 // The name holds no limit, so an edit of requests_per_unit keeps the count. Entries that would make it longer
-// than maxPlainName are replaced by 128 bits of their SHA-256, marked by #, where entries start with a digit.
+// than maxPlainName are replaced by 128 bits of their SHA-256, marked by #, where entries start with a digit;
+// the counter that a rule's overflowing values share has ! and the rule's path there.
 func (c Counter) AppendName(dst []byte, l *limiter.Limit) []byte {
+	dst = c.AppendValues(dst)
+	dst = append(append(dst, '/'), l.Algorithm.String()...)
+	return strconv.AppendInt(dst, int64(l.Period/time.Second), 10)
+}
+
+// AppendValues appends what all counters of the descriptor have in common.
+func (c Counter) AppendValues(dst []byte) []byte {
 	start := len(dst)
 	dst = appendPart(dst, c.Domain)
+	if c.Overflow {
+		return appendPart(append(dst, '!'), c.Rule.Path)
+	}
 	first := len(dst)
 	for i, e := range c.Entries {
 		dst = appendPart(dst, e.Key)
@@ -50,8 +63,7 @@ func (c Counter) AppendName(dst []byte, l *limiter.Limit) []byte {
 		sum := sha256.Sum256(dst[first:])
 		dst = hex.AppendEncode(append(dst[:first], '#'), sum[:16])
 	}
-	dst = append(append(dst, '/'), l.Algorithm.String()...)
-	return strconv.AppendInt(dst, int64(l.Period/time.Second), 10)
+	return dst
 }
 
 // pattern is what stands in for the value of entry i, or "".

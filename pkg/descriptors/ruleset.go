@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
@@ -52,10 +53,13 @@ type Rule struct {
 	Replaces []string
 	// Each are the keys whose values are counted apart.
 	Each []string
+	// MaxValues is how many distinct values have counters of their own in a period; 0 is any number.
+	MaxValues int64
 	// Metadata is the rule's own, for the answer; in the terms of JSON. It is shared and never written.
 	Metadata map[string]any
 
-	patterns []string // by level, the pattern that stands in for the value in counter names, or ""
+	distinct *distinct // nil: there is nothing to bound
+	patterns []string  // by level, the pattern that stands in for the value in counter names, or ""
 }
 
 // Limit is one rate_limit of a rule.
@@ -151,6 +155,23 @@ func (d *Domain) Partition(entries []Entry) string {
 		}
 	}
 	return ""
+}
+
+// Overflows tells whether a descriptor matched by r, whose values are those of AppendValues, shares the counter
+// of values that are too many.
+func (r *Rule) Overflows(values []byte, now time.Time) bool {
+	return r.distinct != nil && !r.distinct.admit(values, now)
+}
+
+// Bounded tells whether r has a bound for distinct values that can be reached.
+func (r *Rule) Bounded() bool { return r.distinct != nil }
+
+// DistinctValues is about how many distinct values r has seen in the present period.
+func (r *Rule) DistinctValues() int64 {
+	if r.distinct == nil {
+		return 0
+	}
+	return r.distinct.seen()
 }
 
 // Sorted returns the domains in the order of their names.

@@ -21,7 +21,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	requests, decisions, hits, unmatched *prometheus.CounterVec
-	badOverrides, degraded               *prometheus.CounterVec
+	badOverrides, degraded, overflows    *prometheus.CounterVec
 	storeErrors, reloadFailures          prometheus.Counter
 	duration                             prometheus.Histogram
 	config, rules                        *prometheus.GaugeVec
@@ -43,6 +43,8 @@ func New(version string) *Metrics {
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
 	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy")
+	m.overflows = m.counters("overflow_hits_total",
+		"Descriptors that shared the counter of their rule's values that are too many.", "domain", "rule")
 	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.").WithLabelValues()
 	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
 	m.config = m.gauges("config_info", "The rules in force; 1.", "hash", "source")
@@ -105,6 +107,9 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 
 // start makes the series of a rule.
 func (m *Metrics) start(r *descriptors.Rule) {
+	if r.Bounded() {
+		m.overflows.WithLabelValues(r.Domain, r.Path)
+	}
 	switch {
 	case r.Exempt:
 		m.decisions.WithLabelValues(r.Domain, r.Path, string(rls.ResultExempt))
@@ -144,6 +149,7 @@ func (m *Metrics) Events() rls.Events {
 		Degraded: func(domain string, policy limiter.FailurePolicy) {
 			m.degraded.WithLabelValues(domain, policy.String()).Inc()
 		},
+		Overflow:    func(domain, path string) { m.overflows.WithLabelValues(domain, path).Inc() },
 		StoreFailed: func(error) { m.storeErrors.Inc() },
 	}
 }

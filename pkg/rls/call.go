@@ -3,6 +3,7 @@ package rls
 import (
 	"context"
 	"slices"
+	"time"
 	"unsafe"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -17,6 +18,7 @@ import (
 // call is one request on its way: matched, then decided, then answered. It is pooled.
 type call struct {
 	service *Service
+	began   time.Time
 	request *ratelimit.RateLimitRequest
 	rules   *descriptors.Ruleset
 	domain  *descriptors.Domain // nil: no rules name it
@@ -36,12 +38,14 @@ type descriptor struct {
 	entries    []descriptors.Entry
 	limits     []descriptors.Limit // empty: nothing to count
 	overridden bool                // limits are the request's own
+	overflow   bool                // it shares the counter of values that are too many
 	cost       int64
 	first, end int // its hits in the batch
 }
 
 func newCall(s *Service, req *ratelimit.RateLimitRequest, rules *descriptors.Ruleset) *call {
 	c, _ := s.calls.Get().(*call)
+	c.began = time.Now()
 	c.service, c.request, c.rules = s, req, rules
 	c.domain = rules.Domain(req.GetDomain())
 	c.batch.Flow = req.GetDomain()
@@ -174,6 +178,7 @@ func (c *call) makeHits() {
 	group := uint16(0)
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
+		c.bound(d)
 		d.first = len(c.batch.Hits)
 		for l := range d.limits {
 			limit := &d.limits[l]
@@ -223,6 +228,24 @@ func (c *call) hit(d *descriptor, group uint16, l *descriptors.Limit) limiter.Hi
 	return h
 }
 
+func (c *call) counter(d *descriptor) descriptors.Counter {
+	return descriptors.Counter{Domain: c.request.GetDomain(), Entries: d.entries, Rule: d.rule, Overflow: d.overflow}
+}
+
+// bound lets values that are too many for their rule share a counter.
+func (c *call) bound(d *descriptor) {
+	if d.rule == nil || !d.rule.Bounded() {
+		return
+	}
+	first := len(c.names)
+	c.names = c.counter(d).AppendValues(c.names)
+	d.overflow = d.rule.Overflows(c.names[first:], c.began)
+	c.names = c.names[:first]
+	if d.overflow {
+		c.service.events.Overflow(d.rule.Domain, d.rule.Path)
+	}
+}
+
 func (d *descriptor) role() limiter.Role {
 	if d.rule == nil {
 		return limiter.Enforced
@@ -234,8 +257,7 @@ func (d *descriptor) role() limiter.Role {
 // place.
 func (c *call) name(d *descriptor, l *limiter.Limit) string {
 	first := len(c.names)
-	counter := descriptors.Counter{Domain: c.request.GetDomain(), Entries: d.entries, Rule: d.rule}
-	c.names = counter.AppendName(c.names, l)
+	c.names = c.counter(d).AppendName(c.names, l)
 	return unsafe.String(&c.names[first], len(c.names)-first)
 }
 

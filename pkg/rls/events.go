@@ -34,6 +34,8 @@ type Events struct {
 	Unmatched func(domain string)
 	// BadOverride is told of each limit in a request that can't be used.
 	BadOverride func(domain string)
+	// Overflow is told of each descriptor that shares the counter of its rule's values that are too many.
+	Overflow func(domain, path string)
 	// Degraded is told of each hit that its failure policy answered for.
 	Degraded func(domain string, policy limiter.FailurePolicy)
 	// StoreFailed is told of each error of the store.
@@ -53,6 +55,9 @@ func (e Events) filled() Events {
 	}
 	if e.BadOverride == nil {
 		e.BadOverride = func(string) {}
+	}
+	if e.Overflow == nil {
+		e.Overflow = func(string, string) {}
 	}
 	if e.Degraded == nil {
 		e.Degraded = func(string, limiter.FailurePolicy) {}

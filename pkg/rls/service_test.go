@@ -384,6 +384,26 @@ descriptors:
 	}
 }
 
+func TestValuesThatAreTooManyShareACounter(t *testing.T) {
+	overflows := 0
+	s := newService(t, `
+domain: d
+descriptors:
+  - {key: path, max_values: 100, rate_limit: {unit: day, requests_per_unit: 50}}
+`, rls.Options{Events: rls.Events{Overflow: func(string, string) { overflows++ }}})
+	refused := 0
+	for i := range 300 {
+		if strings.HasPrefix(ask(t, s, request(descriptor(fmt.Sprint("path=/", i)))), "OVER_LIMIT") {
+			refused++
+		}
+	}
+	// One in a hundred may be taken for a value that was seen.
+	if refused < 140 || refused > 150 || overflows < 190 || overflows > 200 {
+		t.Errorf("of 300 values %d overflowed and %d were refused", overflows, refused)
+	}
+	expect(t, s, request(costing(descriptor("path=/7"), 49)), "OK: OK 0/50 13h59m49s")
+}
+
 func TestBuckets(t *testing.T) {
 	s := newService(t, listRules, rls.Options{})
 	expect(t, s, request(costing(descriptor("tenant=t user=u"), 2)), "OK: OK 0/2 1s")
