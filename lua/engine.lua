@@ -25,7 +25,13 @@ local jitter = ARGV[2] / 1e6
 -- more, so that values which end together don't expire together.
 local function ttl(limit, expires)
   local spread = math.min(limit.period / 8, 1e7) * jitter
-  return fmt('%d', (math.max(expires - now, 0) + spread) / 1000 + 1)
+  return fmt('%d', floordiv(math.max(expires - now, 0) + spread, 1000) + 1)
+end
+
+-- plausible tells whether a stored instant can be true. A clock may have stepped back since, but no more than a
+-- day: what lies further ahead would deny for years, and counts as damaged.
+local function plausible(limit, instant)
+  return instant <= now + limit.period + 8.64e10
 end
 
 -- kernels: load(limit, value, key) gives the row rolled to now; room and spend are as in Go; save(limit, row,
@@ -48,10 +54,15 @@ local values = redis.call('MGET', unpack(KEYS))
 
 local rows, loaded, changed = {}, {}, {}
 
-local function rowof(hit)
+-- rowof reads a hit's row, or finds it. A row that is as it was read is read anew for another limit of the same
+-- counter, which may roll it otherwise; but hits of one group (seen) share it.
+local function rowof(hit, seen)
   local row = rows[hit.key]
-  if not row then
+  local other = row and row.limit ~= hit.limit and not changed[hit.key] and not seen[hit.key]
+  seen[hit.key] = true
+  if not row or other then
     row = hit.limit.kernel.load(hit.limit, values[hit.key], KEYS[hit.key])
+    row.limit = hit.limit
     rows[hit.key] = row
     loaded[hit.key] = {a = row.a, b = row.b, c = row.c}
   end
@@ -65,13 +76,13 @@ end
 
 -- readgroup reads n equal requests of some hits each.
 local function readgroup(ops, from)
-  local n, count, hits = nil, nil, {}
+  local n, count, hits, seen = nil, nil, {}, {}
   n, count, from = unpack_('<HH', ops, from)
   for i = 1, count do
     local h, l = {}, nil
     h.key, l, h.cost, h.at, h.group, h.role, h.charge, h.passfull, from = unpack_('<HHi8i8BBBB', ops, from)
     h.limit = limits[l]
-    h.row = rowof(h)
+    h.row = rowof(h, seen)
     hits[i] = h
   end
   return n, hits, from

@@ -5,7 +5,7 @@ K[0] = {
     if n and n >= 0 and n < 2^52 and n % 1 == 0 then
       local b = n % 2^32
       local ahead = ((n - b) / 2^32 - limit.window) % 2^20
-      if ahead < 2^19 then
+      if ahead < 2^19 and plausible(limit, ahead * limit.period + now) then
         return {a = limit.window + ahead, b = b, c = 0, live = fmt('%d', n) == value}
       end
     end

@@ -4,7 +4,7 @@ K[1] = {
     local a, b, c
     if value then a, b, c = string.match(value, '^(%d+):(%d+):(%d+)$') end
     a, b, c = tonumber(a), tonumber(b), tonumber(c)
-    if a and a < 2^53 and b <= MAX and c <= MAX then
+    if a and plausible(limit, a * limit.period) and b <= MAX and c <= MAX then
       if a >= limit.window then return {a = a, b = b, c = c} end
       if a == limit.window - 1 then return {a = limit.window, b = 0, c = b} end
     end

@@ -29,7 +29,7 @@ K[2] = {
     if found.err then return row end
     for i = 2, #found, 2 do
       local at = tonumber(found[i])
-      if at and at < 2^53 and at % 1 == 0 then row.log[#row.log + 1] = at end
+      if at and plausible(limit, at) and at % 1 == 0 then row.log[#row.log + 1] = at end
     end
     return row
   end,

@@ -97,13 +97,14 @@ func afterLeak(c counter, amount, at int64) int64 {
 	return amount - leaked
 }
 
-// retryTokenBucket waits for n tokens, or for a full bucket if n is more than that.
+// retryTokenBucket waits for n tokens, or for a full bucket if n is more than that. Where it is full, or never
+// gets anything, a period is as good as any time.
 func retryTokenBucket(c counter, n int64) time.Duration {
 	most := capacity(c.limit)
-	if c.limit.Requests == 0 {
+	if c.limit.Requests == 0 || n*million > most && c.row.B == 0 && c.row.A <= c.now {
 		return c.limit.Period
 	}
-	missing := c.row.B + min(n*million, most) - most
+	missing := max(c.row.B+min(n*million, most)-most, 0)
 	return duration(max(c.row.A+timeFor(c.limit, missing)-c.now, 0))
 }
 

@@ -5,6 +5,7 @@ package memstore
 import (
 	"context"
 	"hash/maphash"
+	"math"
 	"math/bits"
 	"strings"
 	"sync"
@@ -19,7 +20,9 @@ const DefaultMemoryLimit = 256 << 20
 
 const (
 	shardCount = 256
-	// sampled is how many counters of a shard are looked at before a new one is kept.
+	// swept is how many counters of a shard are looked at, in search of stale ones, for each new one.
+	swept = 4
+	// sampled is how many are looked at to find one that can go.
 	sampled = 16
 	// counterSize is about what a counter takes beside the bytes of its name: its row, the name's header, and
 	// its place in a map that is on average three quarters full.
@@ -193,28 +196,42 @@ func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 // space for size bytes. Since maps are walked from a random place, each new counter pays for a share of the
 // sweeping, and nothing ever scans them all.
 func (s *Store) makeRoom(sh *shard, size int, now int64) {
-	for {
-		victim, room := sh.sweep(now)
-		if sh.size+size <= s.maxPerShard || victim == "" {
-			return
-		}
+	sh.sweep(now)
+	for sh.size+size > s.maxPerShard && len(sh.counters) > 0 {
+		victim, room := sh.mostRoom(now)
 		sh.drop(victim)
-		if room > 0 {
+		switch {
+		case room == math.MaxInt64: // it was stale
+		case room > 0:
 			s.withRoom.Add(1)
-		} else {
+		default:
 			s.denying.Add(1)
 		}
 	}
 }
 
-// sweep looks at a few counters and drops the stale ones. Of the others it returns the one with most room.
-func (sh *shard) sweep(now int64) (victim string, room int64) {
+// sweep drops the stale ones of a few counters: more than one, so that they are found faster than others come.
+func (sh *shard) sweep(now int64) {
 	seen := 0
 	for key, r := range sh.counters {
-		copied := r.Row
 		if r.expires <= now {
 			sh.drop(key)
-		} else if left := limiter.Room(r.limit, &copied, now); victim == "" || left > room {
+		}
+		if seen++; seen == swept {
+			return
+		}
+	}
+}
+
+// mostRoom returns, of a few counters, a stale one, else the one with most room.
+func (sh *shard) mostRoom(now int64) (victim string, room int64) {
+	seen := 0
+	for key, r := range sh.counters {
+		if r.expires <= now {
+			return key, math.MaxInt64
+		}
+		copied := r.Row
+		if left := limiter.Room(r.limit, &copied, now); seen == 0 || left > room {
 			victim, room = key, left
 		}
 		if seen++; seen == sampled {

@@ -222,7 +222,7 @@ func (w *waiter) copyOf(b *limiter.Batch, prefixOf func(*limiter.Hit) string) {
 		w.buffer = append(append(w.buffer, prefixOf(h)...), h.Key...)
 		h.Partition = ""
 		h.Key = unsafe.String(unsafe.SliceData(w.buffer[first:]), len(w.buffer)-first)
-		w.alone = w.alone || h.Cost < 0 || repeats(w.batch.Hits, i)
+		w.alone = w.alone || h.Cost < 0 || h.At != 0 || repeats(w.batch.Hits, i)
 	}
 	w.likeFrom = len(w.buffer)
 	for i := range w.batch.Hits {

@@ -82,6 +82,42 @@ func allOrNothing(t *testing.T, open Open) {
 	}
 }
 
+// lateHits: of a hit that comes late, a part may not count any more. Many that come at once are still many, each of
+// which leaves that part out.
+func lateHits(t *testing.T, open Open) {
+	clock := &Clock{}
+	clock.Set(start.Add(59 * time.Minute))
+	store := open(t, clock)
+	for _, c := range []struct {
+		name string
+		late time.Duration
+		cost int64
+		room int64
+	}{
+		// A token came back meanwhile, so that each takes four of five.
+		{"token_bucket", 3600 * time.Millisecond, 5, 1000 - callers*4},
+		// Each takes a sixtieth, being of the window before. 64 of them round up to two.
+		{"sliding_window", time.Hour, 1, 10 - 2},
+	} {
+		limit := &limiter.Limit{Requests: 10, Period: time.Hour}
+		limit.Algorithm, _ = limiter.ParseAlgorithm(c.name)
+		if limit.Algorithm.HasBurst() {
+			limit.Requests, limit.Burst = 1000, 1000
+		}
+		at := clock.Now().Add(-c.late).UnixMicro()
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				decideOne(t, store, limiter.Hit{Key: c.name, Limit: limit, Cost: c.cost, At: at, Charge: limiter.Together})
+			})
+		}
+		wg.Wait()
+		if room := decideOne(t, store, limiter.Hit{Key: c.name, Limit: limit}).Decisions[0].Room; room != c.room {
+			t.Errorf("%s: after %d late hits there is room for %d, want %d", c.name, callers, room, c.room)
+		}
+	}
+}
+
 // reusedNames: a hit's key may alias a buffer that its caller writes again.
 func reusedNames(t *testing.T, open Open) {
 	store := open(t, nil)

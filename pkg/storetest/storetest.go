@@ -43,5 +43,6 @@ func Run(t *testing.T, open Open) {
 	t.Run("decides changed traffic alike", func(t *testing.T) { relations(t, open) })
 	t.Run("admits exactly the limit under concurrency", func(t *testing.T) { exact(t, open) })
 	t.Run("takes all or nothing under concurrency", func(t *testing.T) { allOrNothing(t, open) })
+	t.Run("counts late hits that come at once one by one", func(t *testing.T) { lateHits(t, open) })
 	t.Run("keeps no name that a caller reuses", func(t *testing.T) { reusedNames(t, open) })
 }
