@@ -148,11 +148,19 @@ local function packrow(row)
   return pack('<i8i8i8H', row.a, row.b, row.c, #log) .. table.concat(stamps)
 end
 
+local norow = pack('<i8i8i8H', 0, 0, 0, 0)
+
 local reply, at = {}, 1
 while at <= #ARGV[4] do
   local n, hits
   n, hits, at = readgroup(ARGV[4], at)
-  for i = 1, #hits do reply[#reply + 1] = packrow(hits[i].row) end
+  local packed = {}
+  for i = 1, #hits do
+    local row = hits[i].row
+    -- Of a counter that comes more than once only the first row is read.
+    if packed[row] then reply[#reply + 1] = norow else reply[#reply + 1] = packrow(row) end
+    packed[row] = true
+  end
   local pending = {}
   for i = 1, #hits do judge(hits[i], n, pending) end
   local admitted = verdict(hits, n)

@@ -26,6 +26,8 @@ const compatName = "envoyproxy-ratelimit"
 
 // commandLine is everything that can be asked of the program.
 type commandLine struct {
+	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
+
 	Serve   serveCommand   `cmd:"" help:"Run the service. Without flags: in memory, with the rules in ./config."`
 	Check   checkCommand   `cmd:"" help:"Check rules, and say in words what they do."`
 	Call    callCommand    `cmd:"" help:"Ask a running service what Envoy would ask, and print its answer in words."`
@@ -63,6 +65,7 @@ func run(args []string, s streams) int {
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { exit = &code }),
 		settingDefaults(compat),
+		kong.Vars{"version": "envoy-rls " + version()},
 		problems.mappers(),
 		kong.WithHyphenPrefixedParameters(true), // --hits -1
 	)

@@ -32,6 +32,8 @@ type readyState struct {
 	Rules string `json:"rules,omitempty"`
 	// Missing is what is wrong with the rules that are not in force.
 	Missing []string `json:"missing,omitempty"`
+	// Refused is what is wrong with files that are in force as they last were good.
+	Refused []string `json:"refused,omitempty"`
 	Store   string   `json:"store"`
 }
 
@@ -46,11 +48,11 @@ func newReadiness(grpc *health.Server, remote bool) *readiness {
 	return r
 }
 
-// rules tells which rules are in force, by their hash, and what is missing of them.
-func (r *readiness) rules(hash string, missing []string) {
+// rules tells which rules are in force, by their hash, what is missing of them, and what was refused.
+func (r *readiness) rules(hash string, missing, refused []string) {
 	r.update(func() {
 		r.loaded = hash != ""
-		r.state.Rules, r.state.Missing = hash, missing
+		r.state.Rules, r.state.Missing, r.state.Refused = hash, missing, refused
 	})
 }
 
@@ -60,6 +62,8 @@ func (r *readiness) missing(what []string) {
 	r.update(func() {
 		if !r.loaded || len(r.state.Missing) > 0 {
 			r.state.Missing = what
+		} else {
+			r.state.Refused = what
 		}
 	})
 }

@@ -163,9 +163,18 @@ func listen(l *net.Listener, p place) error {
 	return nil
 }
 
+// Bounds of what a connection can make the service keep: requests are a few hundred bytes, and messages that
+// have only begun to arrive take memory, too.
+const (
+	maxMessage = 256 << 10
+	maxStreams = 1000
+)
+
 func (srv *server) newGRPC() *grpc.Server {
 	g := grpc.NewServer(
 		grpc.UnaryInterceptor(srv.recoverPanic),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
 		// By default grpc-go closes idle connections that are pinged, and all that are pinged often.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime:             time.Duration(srv.settings.KeepaliveMinTime),
@@ -270,13 +279,26 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 		srv.finishCalls(signals)
 	case <-signals:
 	}
-	srv.grpc.Stop()
+	srv.cut()
 	_ = srv.http.Close() // nothing can be done about an error any more
 	_ = srv.admin.Close()
 	if srv.redis != nil {
 		_ = srv.redis.Close()
 	}
 	srv.log.Info("stopped")
+}
+
+// cut ends what is still open. A handler that doesn't come back must not keep the process.
+func (srv *server) cut() {
+	done := make(chan struct{})
+	go func() {
+		srv.grpc.Stop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+	}
 }
 
 // finishCalls waits for the calls under way, until the shutdown timeout or a second signal.

@@ -27,17 +27,17 @@ type settings struct {
 	Compat compatMode `env:"COMPAT" placeholder:"NAME" help:"Take the place of another service, with its defaults: envoyproxy-ratelimit."`
 
 	Host      string `env:"HOST" default:"0.0.0.0" help:"HTTP listens here: /healthcheck, /livez, /readyz, /metrics."`
-	Port      port   `env:"PORT" default:"8080" help:"0 picks a free port, here and below."`
+	Port      port   `env:"PORT" default:"8080" help:"The port of HTTP. 0 picks a free one, as of all ports."`
 	GRPCHost  string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"gRPC listens here."`
-	GRPCPort  port   `name:"grpc-port" env:"GRPC_PORT" default:"8081"`
+	GRPCPort  port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"The port of gRPC."`
 	AdminHost string `env:"DEBUG_HOST" default:"${admin_host}" help:"Admin listens here: /json, /debug/pprof."`
-	AdminPort port   `env:"DEBUG_PORT" default:"6070"`
+	AdminPort port   `env:"DEBUG_PORT" default:"6070" help:"The port of admin."`
 	HTTPJSON  bool   `name:"http-json" env:"HTTP_JSON" default:"${http_json}" help:"Serve /json on the HTTP port, too."`
 
 	Rules               []string `env:"RULES" placeholder:"PATH" help:"Rule files, and directories of *.yaml and *.yml. Default: what the RUNTIME_ settings say, else ./config."`
 	RuntimeRoot         string   `env:"RUNTIME_ROOT" default:"${runtime_root}" placeholder:"DIR" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY."`
-	RuntimeSubdirectory string   `env:"RUNTIME_SUBDIRECTORY" placeholder:"DIR"`
-	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR"`
+	RuntimeSubdirectory string   `env:"RUNTIME_SUBDIRECTORY" placeholder:"DIR" help:"See --runtime-root."`
+	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR" help:"See --runtime-root."`
 
 	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
 	MemoryLimit     byteSize   `env:"MEMORY_LIMIT" default:"256MiB" placeholder:"SIZE" help:"What counters in memory may take."`
@@ -54,10 +54,10 @@ type settings struct {
 	DefaultOnStoreFailure failurePolicy `env:"DEFAULT_ON_STORE_FAILURE" default:"error" help:"What answers when the store can't: error (Envoy's failure mode decides), allow or deny."`
 	StopTogether          bool          `name:"stop-increment-when-over-limit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" help:"A refused request costs only where it was refused."`
 
-	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED" help:"Add the next three response headers."`
-	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit"`
-	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining"`
-	ResetHeader     string `env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset"`
+	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED" help:"Add the headers that tell of the limit, what is left, and when it resets."`
+	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"The name of that with the limit."`
+	RemainingHeader string `env:"LIMIT_REMAINING_HEADER" default:"RateLimit-Remaining" help:"The name of that with what is left."`
+	ResetHeader     string `env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"The name of that with the seconds until a reset."`
 	RetryHeader     string `env:"RETRY_AFTER_HEADER" default:"${retry_header}" help:"Added to refusals: seconds to wait. Empty: not added."`
 	RuleHeader      string `env:"RULE_HEADER" default:"${rule_header}" help:"Added to refusals: the limit that refused. Empty: not added."`
 	DynamicMetadata bool   `env:"RESPONSE_DYNAMIC_METADATA" help:"Return the request and the metadata of rules to Envoy."`
@@ -66,7 +66,7 @@ type settings struct {
 	LogFormat logFormat `env:"LOG_FORMAT" default:"text" help:"text or json."`
 
 	MaxConnectionAge      duration `env:"GRPC_MAX_CONNECTION_AGE" default:"${connection_age}" help:"gRPC connections are renewed after this, so that new replicas get traffic."`
-	MaxConnectionAgeGrace duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"${connection_grace}"`
+	MaxConnectionAgeGrace duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"${connection_grace}" help:"Calls on an old connection may take this long to end."`
 	KeepaliveMinTime      duration `env:"GRPC_KEEPALIVE_MIN_TIME" default:"500ms" help:"A connection that is pinged more often than this is closed."`
 	DrainDelay            duration `env:"DRAIN_DELAY" default:"5s" help:"After SIGTERM, serve on as not ready for this long."`
 	ShutdownTimeout       duration `env:"SHUTDOWN_TIMEOUT" default:"20s" help:"Then finish calls within this."`

@@ -37,10 +37,11 @@ func (srv *server) noRules(err error) {
 	srv.metrics.Refused()
 	if srv.service.Rules() == nil {
 		srv.log.Error("rules can't be read", "error", err)
-		srv.ready.rules("", []string{err.Error()})
+		srv.ready.rules("", []string{err.Error()}, nil)
 		return
 	}
 	srv.log.Error("rules can't be read, those in force stay", "error", err)
+	srv.ready.missing([]string{err.Error()})
 }
 
 // load compiles files and puts them in force: a bad one as it last was good, if it ever was.
@@ -72,10 +73,14 @@ func (srv *server) load(loader *descriptors.Loader, files []descriptors.File) {
 			"warnings", len(problems)-len(wrong))
 	}
 	srv.metrics.Loaded(rules, "file", len(wrong) == 0)
-	if !missing {
-		wrong = nil // each bad file is in force as it was
+	if len(wrong) > 0 && !missing {
+		srv.log.Warn("refused files stay in force as they last were good", "problems", len(wrong))
 	}
-	srv.ready.rules(rules.Hash, wrong)
+	if missing {
+		srv.ready.rules(rules.Hash, wrong, nil)
+		return
+	}
+	srv.ready.rules(rules.Hash, nil, wrong) // each bad file is in force as it was
 }
 
 // inForce puts rules in force, and logs how they differ from those before.

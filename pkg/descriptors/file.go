@@ -516,8 +516,9 @@ func (r *reader) checkLimit(s *limitSpec, path string) {
 		return
 	}
 	period, ok := s.unit.Period(s.multiplier)
-	if s.limit.Period = period; !ok {
-		s.limit.Period = limiter.MaxPeriod + 1
+	if s.limit.Period = period; !ok || period > limiter.MaxPeriod {
+		r.errorf(s.at, path, "a period of %s is longer than 10 years", s.unit.Words(s.multiplier))
+		return
 	}
 	if err := s.limit.Validate(); err != nil {
 		r.errorf(s.at, path, "%s", err)

@@ -66,7 +66,13 @@ func (d *Domain) why(entries []Entry) string {
 // whyNot says why e, entry i, leads nowhere from n.
 func (d *Domain) whyNot(n *node, e Entry, i int) string {
 	if b := n.children[e.Key]; b != nil {
-		values := slices.AppendSeq(slices.Collect(maps.Keys(b.exact)), maps.Keys(b.listed))
+		var values []string
+		for v := range maps.Keys(b.exact) {
+			if values = append(values, v); len(values) > maxCandidates {
+				break
+			}
+		}
+		values = slices.AppendSeq(values, maps.Keys(b.listed))
 		for _, w := range b.wildcards {
 			values = append(values, w.text)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// maxPlainName is the longest counter name that is kept as it is; of longer ones the entries are hashed.
+// maxPlainName is the longest counter name, but for algorithm and period, that is kept as it is.
 const maxPlainName = 128
 
 // Entry is one key and value of a request's descriptor.
@@ -34,9 +34,9 @@ type Counter struct {
 // algorithm and period: "4:demo4:user=3:ann/fixed_window60". Where a rule lets all values that a pattern
 // matches share one counter, "~" and the pattern stand for "=" and the value. So no two different inputs have
 // one name, whatever a client puts into a header: a reader from the left knows at each byte what it looks at.
-// The name holds no limit, so an edit of requests_per_unit keeps the count. Entries that would make it longer
-// than maxPlainName are replaced by 128 bits of their SHA-256, marked by #, where entries start with a digit;
-// the counter that a rule's overflowing values share has ! and the rule's path there.
+// The name holds no limit, so an edit of requests_per_unit keeps the count. The counter that a rule's
+// overflowing values share has ! and the rule's path in place of entries. What would be longer than
+// maxPlainName is replaced by 128 bits of its SHA-256 behind #, where other names start with a digit.
 func (c Counter) AppendName(dst []byte, l *limiter.Limit) []byte {
 	dst = c.AppendValues(dst)
 	dst = append(append(dst, '/'), l.Algorithm.String()...)
@@ -48,9 +48,18 @@ func (c Counter) AppendValues(dst []byte) []byte {
 	start := len(dst)
 	dst = appendPart(dst, c.Domain)
 	if c.Overflow {
-		return appendPart(append(dst, '!'), c.Rule.Path)
+		dst = appendPart(append(dst, '!'), c.Rule.Path)
+	} else {
+		dst = c.appendEntries(dst)
 	}
-	first := len(dst)
+	if len(dst)-start > maxPlainName {
+		sum := sha256.Sum256(dst[start:])
+		dst = hex.AppendEncode(append(dst[:start], '#'), sum[:16])
+	}
+	return dst
+}
+
+func (c Counter) appendEntries(dst []byte) []byte {
 	for i, e := range c.Entries {
 		dst = appendPart(dst, e.Key)
 		if pattern := c.pattern(i); pattern != "" {
@@ -58,10 +67,6 @@ func (c Counter) AppendValues(dst []byte) []byte {
 		} else {
 			dst = appendPart(append(dst, '='), e.Value)
 		}
-	}
-	if len(dst)-start > maxPlainName {
-		sum := sha256.Sum256(dst[first:])
-		dst = hex.AppendEncode(append(dst[:first], '#'), sum[:16])
 	}
 	return dst
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 )
@@ -138,6 +139,8 @@ func (r *reader) text(n *yaml.Node, path string) string {
 		return ""
 	case r.replaced && n.Tag == "!!float":
 		r.errorf(n, path, "the replaced service refuses a number with a fraction here; put it in quotes")
+	case strings.ContainsFunc(n.Value, unicode.IsControl):
+		r.errorf(n, path, "%q holds a control character, such as a line's end; a text ends in one after | or >", abbreviate(n.Value))
 	}
 	return n.Value
 }

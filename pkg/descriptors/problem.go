@@ -76,7 +76,7 @@ func suggest(word string, candidates []string) string {
 func nearest(word string, candidates []string) (string, bool) {
 	folded := fold(word)
 	best, bestDistance := "", 2+len(folded)/5
-	for _, c := range candidates {
+	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
 		other := fold(c)
 		switch {
 		case other == folded:
@@ -92,9 +92,12 @@ func nearest(word string, candidates []string) (string, bool) {
 	return best, best != ""
 }
 
-func fold(s string) string {
-	return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(s))
-}
+// maxCandidates bounds the words that one is compared with.
+const maxCandidates = 500
+
+var separators = strings.NewReplacer("_", "", "-", "", " ", "") //nolint:gochecknoglobals // a table
+
+func fold(s string) string { return separators.Replace(strings.ToLower(s)) }
 
 // maxWord is the longest word that is compared letter by letter; no key is as long.
 const maxWord = 48

@@ -117,11 +117,11 @@ func (s *Store) Decide(_ context.Context, b *limiter.Batch) error {
 		held.add(h)
 	}
 	held.each(func(i int) { s.shards[i].mu.Lock() })
+	defer held.each(func(i int) { s.shards[i].mu.Unlock() })
 	w.load(s, b)
 	now := s.now().UnixMicro()
 	limiter.Decide(b, w.rows, now)
 	w.save(s, b, now)
-	held.each(func(i int) { s.shards[i].mu.Unlock() })
 	return nil
 }
 

@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,19 @@ type Metrics struct {
 	duration                             prometheus.Histogram
 	config, rules                        *prometheus.GaugeVec
 	reloadOK, reloadTime                 prometheus.Gauge
+
+	mu     sync.Mutex
+	series map[series]bool // of the rules in force
+}
+
+// series is what the metrics of one limit have in common.
+type series struct {
+	domain, path string
+}
+
+// results are all that a descriptor's result can be.
+var results = [...]rls.Result{
+	rls.ResultOK, rls.ResultOverLimit, rls.ResultShadowOverLimit, rls.ResultUnlimited, rls.ResultReplaced, rls.ResultExempt,
 }
 
 // latencyBuckets suit a caller that waits for 20 ms.
@@ -95,18 +109,38 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 	m.config.Reset()
 	m.config.WithLabelValues(rules.Hash, source).Set(1)
 	m.rules.Reset()
+	now := map[series]bool{}
 	for d := range rules.Domains {
 		m.rules.WithLabelValues(d.Name).Set(float64(len(d.Rules())))
 		for _, r := range d.Rules() {
-			m.start(r)
+			m.start(r, now)
 		}
 	}
+	m.forget(now)
 	m.reloadTime.SetToCurrentTime()
 	m.reloaded(good)
 }
 
-// start makes the series of a rule.
-func (m *Metrics) start(r *descriptors.Rule) {
+// forget drops the series of rules that are no longer in force.
+func (m *Metrics) forget(now map[series]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.series {
+		if now[s] {
+			continue
+		}
+		for _, result := range results {
+			m.decisions.DeleteLabelValues(s.domain, s.path, string(result))
+			m.hits.DeleteLabelValues(s.domain, s.path, string(result))
+		}
+		m.overflows.DeleteLabelValues(s.domain, s.path)
+	}
+	m.series = now
+}
+
+// start makes the series of a rule, and notes them.
+func (m *Metrics) start(r *descriptors.Rule, now map[series]bool) {
+	now[series{r.Domain, r.Path}] = true
 	if r.Bounded() {
 		m.overflows.WithLabelValues(r.Domain, r.Path)
 	}
@@ -117,6 +151,7 @@ func (m *Metrics) start(r *descriptors.Rule) {
 		m.decisions.WithLabelValues(r.Domain, r.Path, string(rls.ResultUnlimited))
 	}
 	for i := range r.Limits {
+		now[series{r.Domain, r.Limits[i].Path}] = true
 		refused := rls.ResultOverLimit
 		if r.Limits[i].Shadow || r.Role == limiter.Shadow {
 			refused = rls.ResultShadowOverLimit

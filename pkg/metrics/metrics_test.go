@@ -94,3 +94,14 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_store_errors_total 1`,
 	)
 }
+
+func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
+	m := metrics.New("v1")
+	m.Loaded(rules(t), "file", true)
+	m.Events().Decision("shop", "shop.user/now", rls.ResultReplaced, 1)
+	empty, _ := descriptors.Compile(nil, descriptors.Options{})
+	m.Loaded(empty, "file", true)
+	if got := scrape(t, m); strings.Contains(got, "shop") {
+		t.Errorf("a rule that is gone is still there:\n%s", got)
+	}
+}

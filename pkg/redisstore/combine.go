@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +16,7 @@ import (
 // The bounds of a call, during which Redis serves nobody else, and of what waits for one.
 const (
 	maxRequests = 128
-	maxHits     = 512
+	maxHits     = 512  // by their weight
 	maxQueued   = 4096 // of one flow
 	maxIdle     = 64   // flows that are kept, with their buffers, while nothing waits
 )
@@ -137,8 +138,14 @@ func (c *combiner) work() {
 	c.calls.Put(call)
 }
 
-// runOnce gives the call until the last of its requests would give up.
-func (c *combiner) runOnce(call *call) error {
+// runOnce gives the call until the last of its requests would give up. A fault of ours fails the call, not the
+// process.
+func (c *combiner) runOnce(call *call) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("a fault in this program: %v", r)
+		}
+	}()
 	var deadline time.Time
 	for i := range call.groups {
 		for _, w := range call.groups[i].waiters {
@@ -166,7 +173,7 @@ func (c *combiner) take(call *call) bool {
 		}
 		call.add(w)
 		requests++
-		hits += len(w.batch.Hits)
+		hits += w.weight
 	}
 	if requests == 0 {
 		c.active--
@@ -194,6 +201,7 @@ type waiter struct {
 	buffer   []byte // names of counters, which the batch's hits alias; then what like returns
 	likeFrom int
 	alone    bool // it can't share a group
+	weight   int  // of its hits, in those that cost the least
 	deadline time.Time
 
 	done    chan struct{}
@@ -215,13 +223,14 @@ func (w *waiter) copyOf(b *limiter.Batch, prefixOf func(*limiter.Hit) string) {
 	w.buffer = w.buffer[:0] // where it moves as it grows, earlier names keep the old place
 	w.batch.Hits = append(w.batch.Hits[:0], b.Hits...)
 	w.batch.Decisions = append(w.batch.Decisions[:0], b.Decisions...)
-	w.alone = false
+	w.alone, w.weight = false, 0
 	for i := range w.batch.Hits {
 		h := &w.batch.Hits[i]
 		first := len(w.buffer)
 		w.buffer = append(append(w.buffer, prefixOf(h)...), h.Key...)
 		h.Partition = ""
 		h.Key = unsafe.String(unsafe.SliceData(w.buffer[first:]), len(w.buffer)-first)
+		w.weight += weight(h.Limit)
 		w.alone = w.alone || h.Cost < 0 || h.At != 0 || repeats(w.batch.Hits, i)
 	}
 	w.likeFrom = len(w.buffer)
@@ -234,6 +243,14 @@ func (w *waiter) copyOf(b *limiter.Batch, prefixOf func(*limiter.Hit) string) {
 	w.err, w.decided = nil, false
 	w.gone.Store(false)
 	w.holders.Store(2)
+}
+
+// weight is about how many times as long as the quickest one Redis works on a hit: a log is read as a whole.
+func weight(l *limiter.Limit) int {
+	if l.Algorithm == limiter.SlidingLog {
+		return 1 + int(l.Requests)/4
+	}
+	return 1
 }
 
 // repeats tells whether an earlier hit has the counter of hit i.

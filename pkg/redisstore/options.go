@@ -98,7 +98,7 @@ func parseAddress(address, socketType string) (*redis.Options, error) {
 func checkPort(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return fmt.Errorf("%q is neither a URL, host:port, nor the path of a socket", address)
+		return fmt.Errorf("%q is neither a URL, host:port such as localhost:6379, nor the path of a socket", address)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		return fmt.Errorf("%q: the port is a number from 1 to 65535", address)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -91,6 +92,9 @@ func (s *Store) callsAtOnce() int {
 func (s *Store) runCall(ctx context.Context, c *call) error {
 	began := time.Now()
 	v, err := s.run(ctx, c.keys, c.argv(s.now(), s.jitter()))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
 	if err != nil {
 		return err
 	}
@@ -161,11 +165,14 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.script.Load(ctx, s.client).Err(); err != nil {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
-	if err := s.Decide(ctx, trial()); err != nil {
+	if err := s.combiner.decide(ctx, trial(), time.Now().Add(checkTimeout)); err != nil {
 		return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+s.prefixes[0]+"*", err))
 	}
 	return nil
 }
+
+// checkTimeout bounds Check's try at counting: whether the server can count is asked, not how fast.
+const checkTimeout = 2 * time.Second
 
 // trial is a batch that writes a counter which is gone a second later.
 func trial() *limiter.Batch {

@@ -227,7 +227,7 @@ func TestCheckNamesWhatAServerRefuses(t *testing.T) {
 func TestBadAddressesAreNamedWithoutTheirSecrets(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"", "the address is empty"},
-		{"localhost", `"localhost" is neither a URL, host:port, nor the path of a socket`},
+		{"localhost", `"localhost" is neither a URL, host:port such as localhost:6379, nor the path of a socket`},
 		{"localhost:redis", "the port is a number from 1 to 65535"},
 		{"redis://u:hunter2@host:99999999/0", "the port is a number from 1 to 65535"},
 		{"redis://u:hunt er2%zz@host/0", "not a Redis URL"},

@@ -94,11 +94,15 @@ func (c *call) decide(ctx context.Context) error {
 	}
 	c.batch.Decisions = slices.Grow(c.batch.Decisions, n)[:n]
 	clear(c.batch.Decisions)
-	if err := c.service.store.Decide(ctx, &c.batch); err != nil {
-		c.service.events.StoreFailed(err)
-		return c.degrade()
+	err := c.service.store.Decide(ctx, &c.batch)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil: // the caller has left: nobody hears an answer
+		return status.FromContextError(ctx.Err()).Err()
 	}
-	return nil
+	c.service.events.StoreFailed(err)
+	return c.degrade()
 }
 
 // match finds the rule and limits of each descriptor.

@@ -9,12 +9,15 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// A client that sends ExplainHeader learns in ExplainTrailer, one value for each descriptor in order, which
-// rule matched: its path, else why there is none, in words.
+// A client that sends ExplainHeader learns in ExplainTrailer, one value for each of the first descriptors in
+// order, which rule matched: its path, else why there is none, in words.
 const (
 	ExplainHeader  = "envoy-rls-explain"
 	ExplainTrailer = "envoy-rls-explained-bin"
 )
+
+// maxExplained bounds the descriptors of a request that are explained: words cost more than decisions.
+const maxExplained = 8
 
 func wantsExplanation(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, ExplainHeader)) > 0
@@ -23,7 +26,7 @@ func wantsExplanation(ctx context.Context) bool {
 // explain sends what ExplainTrailer promises. It can't fail the call, which has been decided.
 func (c *call) explain(ctx context.Context) {
 	words := make([]string, 0, 2*len(c.descriptors))
-	for i := range c.descriptors {
+	for i := range c.descriptors[:min(len(c.descriptors), maxExplained)] {
 		words = append(words, ExplainTrailer, c.explanation(&c.descriptors[i]))
 	}
 	_ = grpc.SetTrailer(ctx, metadata.Pairs(words...))

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// maxJSON is the largest body that JSON reads, gRPC's own default for a message.
-const maxJSON = 4 << 20
+// maxJSON is the largest body that JSON reads.
+const maxJSON = 256 << 10
 
 // JSON returns a handler that takes a RateLimitRequest as protojson and answers with the RateLimitResponse:
 // status 200 if the request is admitted, 429 if it is over limit, 400 if it is wrong, and 503 if it could

@@ -14,8 +14,12 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// MaxHits is the most hits that one request may come to.
-const MaxHits = 256
+const (
+	// MaxHits is the most hits that one request may come to.
+	MaxHits = 256
+	// MaxDomain is the length of the longest domain, in bytes.
+	MaxDomain = 1024
+)
 
 // Options are a Service's settings.
 type Options struct {
@@ -91,6 +95,8 @@ func (s *Service) check(req *ratelimit.RateLimitRequest, rules *descriptors.Rule
 		return s.errorf(codes.Unavailable, "no rate limit configuration loaded")
 	case req.GetDomain() == "":
 		return s.errorf(codes.InvalidArgument, "rate limit domain must not be empty")
+	case len(req.GetDomain()) > MaxDomain:
+		return s.errorf(codes.InvalidArgument, "the rate limit domain has %d bytes; at most %d are allowed", len(req.GetDomain()), MaxDomain)
 	case len(req.GetDescriptors()) == 0:
 		return s.errorf(codes.InvalidArgument, "rate limit descriptor list must not be empty")
 	}
