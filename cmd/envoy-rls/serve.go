@@ -112,7 +112,8 @@ func (srv *server) openStore() error {
 	if srv.settings.storeKind() == storeMemory {
 		store := memstore.New(memstore.Options{MemoryLimit: int(srv.settings.MemoryLimit)})
 		srv.store = store
-		evicted := srv.metrics.CounterFunc("memory_evictions_total", "Counters that lost their count to make room for others.", "state")
+		evicted := srv.metrics.CounterFunc("memory_evictions_total", "Counters that made room for others.", "state")
+		evicted("stale", func() float64 { return float64(store.Evictions().Stale) })
 		evicted("with_room", func() float64 { return float64(store.Evictions().WithRoom) })
 		evicted("denying", func() float64 { return float64(store.Evictions().Denying) })
 		return nil

@@ -42,6 +42,8 @@ type Options struct {
 
 // Evictions are the counters that made room for others, by what they were.
 type Evictions struct {
+	// Stale had nothing to lose.
+	Stale int64
 	// WithRoom lost a count, and would have let their next hit pass all the same.
 	WithRoom int64
 	// Denying would have denied their next hit: all that were looked at would.
@@ -54,6 +56,7 @@ type Store struct {
 	maxPerShard int // bytes
 	seed        maphash.Seed
 	shards      [shardCount]shard
+	stale       atomic.Int64
 	withRoom    atomic.Int64
 	denying     atomic.Int64
 	works       sync.Pool // of *work
@@ -93,8 +96,10 @@ func New(o Options) *Store {
 	return s
 }
 
-// Evictions is what was evicted so far. Stale counters don't count.
-func (s *Store) Evictions() Evictions { return Evictions{s.withRoom.Load(), s.denying.Load()} }
+// Evictions is what was evicted so far. Stale counters that were swept while there was room don't count.
+func (s *Store) Evictions() Evictions {
+	return Evictions{s.stale.Load(), s.withRoom.Load(), s.denying.Load()}
+}
 
 // Len is the number of counters kept, stale ones among them.
 func (s *Store) Len() int {
@@ -201,7 +206,8 @@ func (s *Store) makeRoom(sh *shard, size int, now int64) {
 		victim, room := sh.mostRoom(now)
 		sh.drop(victim)
 		switch {
-		case room == math.MaxInt64: // it was stale
+		case room == math.MaxInt64:
+			s.stale.Add(1)
 		case room > 0:
 			s.withRoom.Add(1)
 		default:

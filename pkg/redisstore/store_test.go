@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -169,6 +170,48 @@ func TestAFullServerIsAnErrorAndCountsNothing(t *testing.T) {
 	admin.ConfigSet(ctx, "maxmemory", "0")
 	if d := decide(t, s, "a", 0); d.Room != 2 {
 		t.Errorf("there is room for %d, want 2", d.Room)
+	}
+}
+
+// TestACallThatTimedOutIsNotSentAgain: a frozen server has the call in its socket, and runs it when it thaws. Sent
+// again, it would count twice.
+func TestACallThatTimedOutIsNotSentAgain(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s := open(t, r, "p:")
+	if err := s.Check(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		name := fmt.Sprint("frozen", i)
+		r.Signal(syscall.SIGSTOP)
+		s.timeout = 20 * time.Millisecond
+		if err := s.Decide(context.Background(), batch(name, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the error is %v", err)
+		}
+		r.Signal(syscall.SIGCONT)
+		s.timeout = 5 * time.Second
+		if room := decide(t, s, name, 0).Room; room < 2 {
+			t.Errorf("one call was counted %d times", 3-room)
+		}
+	}
+}
+
+func TestAReplicaIsAnErrorAndCountsNothing(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	ctx := context.Background()
+	decide(t, s, "a", 1)
+	if err := admin.SlaveOf(ctx, "127.0.0.1", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Decide(ctx, batch("a", 1)); err == nil || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("the error is %v", err)
+	}
+	if err := admin.SlaveOf(ctx, "no", "one").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if d := decide(t, s, "a", 1); d.Room != 1 {
+		t.Errorf("there is room for %d, want 1", d.Room)
 	}
 }
 
