@@ -51,9 +51,20 @@ func (c *checkCommand) Run(s streams) error {
 	for _, f := range read {
 		files = append(files, descriptors.Unpack(f)...)
 	}
-	rules, problems := descriptors.Compile(files, descriptors.Options{
-		FileOrder: c.For != "", ForReplaced: c.For != "",
-	})
+	options := descriptors.Options{}
+	if c.For != "" {
+		options = descriptors.Options{
+			FileOrder: true, ForReplaced: true, Defaults: descriptors.Defaults{CountDenied: true},
+		}
+	}
+	rules, problems := descriptors.Compile(files, options)
+	if c.For != "" {
+		for _, name := range descriptors.OtherFiles(c.Paths) {
+			problems = append(problems, descriptors.Problem{
+				File: name, Text: "the replaced service reads every file of a directory as rules; move it elsewhere",
+			})
+		}
+	}
 	if err := c.print(s, problems); err != nil {
 		return err
 	}

@@ -87,12 +87,34 @@ func (p *Process) Output() string { return p.output.String() }
 // Pid is the process's number.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends a signal, such as SIGSTOP and SIGCONT to freeze and thaw.
+// Signal sends a signal, such as SIGSTOP and SIGCONT to freeze and thaw. After SIGSTOP it waits until all of the
+// process stands still: a thread may go on for a while.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.t.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		p.t.Fatalf("signal %s: %v", sig, err)
 	}
+	if sig == syscall.SIGSTOP {
+		Eventually(p.t, "the process stands still", p.frozen)
+	}
+}
+
+// frozen tells whether all threads are stopped, from their state behind the name in parentheses.
+func (p *Process) frozen() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.Pid()))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, stat := range threads {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			return false
+		}
+		if i := bytes.LastIndexByte(text, ')'); i < 0 || !bytes.HasPrefix(text[i:], []byte(") T")) {
+			return false
+		}
+	}
+	return true
 }
 
 // Kill ends the process at once, frozen or not, and waits for its end.

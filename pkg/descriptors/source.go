@@ -34,6 +34,21 @@ func ReadFiles(paths []string) ([]File, error) {
 	return files, nil
 }
 
+// OtherFiles are the files of directories that ReadFiles leaves out because of their names. The service that
+// this one replaces reads them as rules.
+func OtherFiles(paths []string) []string {
+	var others []string
+	for _, p := range paths {
+		_ = filepath.WalkDir(p, func(name string, e fs.DirEntry, err error) error {
+			if err == nil && name != p && e.Type().IsRegular() && !isRuleFile(name) {
+				others = append(others, name)
+			}
+			return nil // what can't be read, ReadFiles tells of
+		})
+	}
+	return others
+}
+
 func ruleFiles(path string, depth int) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
