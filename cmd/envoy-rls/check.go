@@ -13,6 +13,7 @@ type checkCommand struct {
 	Paths  []string    `arg:"" name:"path" help:"Rule files, directories of them, and Kubernetes ConfigMap manifests."`
 	Format checkFormat `default:"text" placeholder:"FORMAT" help:"text, json, or github (annotations)."`
 	FailOn severity    `default:"error" placeholder:"WHAT" help:"Exit 1 for an error, or for a warning, too."`
+	Merge  bool        `name:"merge-domains" env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
 	For    compatMode  `placeholder:"NAME" help:"Also whether another service could read the rules: envoyproxy-ratelimit. A file that it refuses takes all of its limits away."`
 }
 
@@ -51,11 +52,9 @@ func (c *checkCommand) Run(s streams) error {
 	for _, f := range read {
 		files = append(files, descriptors.Unpack(f)...)
 	}
-	options := descriptors.Options{}
+	options := descriptors.Options{Merge: c.Merge}
 	if c.For != "" {
-		options = descriptors.Options{
-			FileOrder: true, ForReplaced: true, Defaults: descriptors.Defaults{CountDenied: true},
-		}
+		options.FileOrder, options.ForReplaced, options.Defaults.CountDenied = true, true, true
 	}
 	rules, problems := descriptors.Compile(files, options)
 	if c.For != "" {

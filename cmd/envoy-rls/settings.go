@@ -39,6 +39,8 @@ type settings struct {
 	RuntimeSubdirectory string   `env:"RUNTIME_SUBDIRECTORY" placeholder:"DIR" help:"See --runtime-root."`
 	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR" help:"See --runtime-root."`
 
+	MergeDomains bool `env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
+
 	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
 	MemoryLimit     byteSize   `env:"MEMORY_LIMIT" default:"256MiB" placeholder:"SIZE" help:"What counters in memory may take."`
 	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, host:port, or a socket's path."`
@@ -168,7 +170,7 @@ func (s *settings) defaults() descriptors.Defaults {
 
 func (s *settings) compileOptions() descriptors.Options {
 	return descriptors.Options{
-		Defaults: s.defaults(), FileOrder: s.Compat != "", StopTogether: s.StopTogether,
+		Defaults: s.defaults(), FileOrder: s.Compat != "", StopTogether: s.StopTogether, Merge: s.MergeDomains,
 	}
 }
 

@@ -24,6 +24,9 @@ type Options struct {
 	// StopTogether makes a denied request charge the hits that were denied, and no other. It is
 	// STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT of the service that this one replaces.
 	StopTogether bool
+	// Merge lets several files have rules for one domain, in the order of the files. What stands at the top of
+	// two files, of the same key and value, is an Error.
+	Merge bool
 	// ForReplaced makes everything an Error that envoyproxy/ratelimit would refuse a file for.
 	ForReplaced bool
 }
@@ -44,22 +47,35 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 	}
 	for _, f := range files {
 		d, ps := compileFile(f, o, defaults)
-		if d != nil && rs.domains[d.Name] != nil {
-			again, first := d.at, rs.domains[d.Name].at
-			again.Text = fmt.Sprintf("domain %q is already at %s:%d:%d; put both into one file",
-				d.Name, first.File, first.Line, first.Column)
-			ps = append(ps, again)
-			d = nil
-		}
 		if d != nil {
-			rs.domains[d.Name] = d
-			for _, r := range d.rules {
-				rs.Limits += len(r.Limits)
-			}
+			ps = append(ps, rs.add(d, o)...)
 		}
 		problems = append(problems, ps...)
 	}
+	for _, d := range rs.domains {
+		for _, r := range d.rules {
+			rs.Limits += len(r.Limits)
+		}
+	}
 	return rs, problems
+}
+
+// add adds a file's domain, or says why it can't be added.
+func (rs *Ruleset) add(d *Domain, o Options) []Problem {
+	first := rs.domains[d.Name]
+	if first == nil {
+		rs.domains[d.Name] = d
+		return nil
+	}
+	conflict := "put both into one file, or merge domains"
+	if o.Merge {
+		if conflict = first.merge(d, o.FileOrder); conflict == "" {
+			return nil
+		}
+	}
+	again := d.at
+	again.Text = fmt.Sprintf("domain %q is already at %s:%d:%d; %s", d.Name, first.at.File, first.at.Line, first.at.Column, conflict)
+	return []Problem{again}
 }
 
 // hashOf is the same whatever the order of the files.
@@ -154,14 +170,20 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 		c.children(child, s.children, t.to(s))
 	}
 	c.doubts(specs)
-	if c.options.FileOrder {
+	for _, b := range n.children {
+		b.sort(c.options.FileOrder)
+	}
+}
+
+// sort puts places that are tried in turn in order.
+func (b *branch) sort(fileOrder bool) {
+	slices.SortStableFunc(b.networks, func(x, y networkNode) int { return cmp.Compare(y.Bits(), x.Bits()) })
+	if fileOrder {
 		return
 	}
-	for _, b := range n.children {
-		slices.SortStableFunc(b.wildcards, func(x, y wildcardNode) int {
-			return compareWildcards(x.wildcard, y.wildcard)
-		})
-	}
+	slices.SortStableFunc(b.wildcards, func(x, y wildcardNode) int {
+		return compareWildcards(x.wildcard, y.wildcard)
+	})
 }
 
 // add makes child the place for what s matches. It returns a value that another list of values has already.
@@ -186,7 +208,6 @@ func (n *node) add(s *descriptorSpec, child *node) (taken string) {
 		for _, network := range s.cidrs {
 			b.networks = append(b.networks, networkNode{network, child})
 		}
-		slices.SortStableFunc(b.networks, func(x, y networkNode) int { return cmp.Compare(y.Bits(), x.Bits()) })
 	case s.value == "":
 		b.any = child
 	case strings.Contains(s.value, "*"):

@@ -137,7 +137,7 @@ func TestABadFileKeepsNoGoodOneOut(t *testing.T) {
 		t.Errorf("limits %d", rules.Limits)
 	}
 	text := fmt.Sprint(problems)
-	if !strings.Contains(text, `z.yaml:1:9: domain: domain "shop" is already at b.yaml:1:9`) {
+	if !strings.Contains(text, `z.yaml:1:9: domain: domain "shop" is already at b.yaml:1:9; put both into one file, or merge domains`) {
 		t.Errorf("the problems are %s", text)
 	}
 }

@@ -236,9 +236,14 @@ func (r *reader) descriptors(list *yaml.Node, path string, depth int) []*descrip
 
 func (r *reader) descriptor(n *yaml.Node, parent string, depth int) *descriptorSpec {
 	s := &descriptorSpec{at: n, maxValues: DefaultMaxValues, countDenied: r.base.CountDenied, onFailure: r.base.OnStoreFailure}
-	r.identity(s, n, parent)
-	fields := r.fields(n, s.path, descriptorBlock)
-	if s.key == "" && fields != nil {
+	if n.Kind != yaml.MappingNode {
+		r.fields(n, join(parent, "descriptors"), descriptorBlock)
+		return s
+	}
+	fields := r.merged(n, parent, 0)
+	r.identity(s, fields, parent)
+	r.checkFields(fields, s.path, descriptorBlock)
+	if s.key == "" {
 		r.errorf(n, s.path, "a descriptor needs a key that is not empty")
 	}
 	for _, f := range fields {
@@ -249,12 +254,8 @@ func (r *reader) descriptor(n *yaml.Node, parent string, depth int) *descriptorS
 }
 
 // identity reads what a descriptor matches before anything else, since that is the path of the rest.
-func (r *reader) identity(s *descriptorSpec, n *yaml.Node, parent string) {
+func (r *reader) identity(s *descriptorSpec, fields []field, parent string) {
 	s.path = join(parent, "descriptors")
-	if n.Kind != yaml.MappingNode {
-		return
-	}
-	fields := r.merged(n, parent, 0)
 	for _, f := range fields {
 		if f.key.Value == "key" {
 			s.key, s.at = r.text(f.value, join(parent, "key")), f.key

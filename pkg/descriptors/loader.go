@@ -22,6 +22,9 @@ func NewLoader(o Options) *Loader { return &Loader{options: o, good: map[string]
 // and among new ones the one whose name comes first.
 func (l *Loader) Load(files []File) (rules *Ruleset, problems []Problem, missing bool) {
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int {
+		if l.options.Merge { // always the order of names, which that of wildcards depends on
+			return cmp.Compare(a.Name, b.Name)
+		}
 		return cmp.Or(compareBool(l.isNew(a), l.isNew(b)), cmp.Compare(a.Name, b.Name))
 	})
 	rules, problems = Compile(files, l.options)

@@ -2,6 +2,7 @@ package descriptors_test
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -283,4 +284,41 @@ func equal(a, b descriptors.Counter) bool {
 		}
 	}
 	return true
+}
+
+func TestMergedFilesAreOneDomain(t *testing.T) {
+	a := descriptors.File{Name: "a.yaml", Data: []byte(`
+domain: d
+keys: {path: {strip_query: true}}
+descriptors:
+  - {key: path, value: "/api/*", rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: user, value: ann, rate_limit: {unit: hour, requests_per_unit: 2}}
+`)}
+	b := descriptors.File{Name: "b.yaml", Data: []byte(`
+domain: d
+descriptors:
+  - {key: path, value: "/api/admin/*", rate_limit: {unit: hour, requests_per_unit: 3}}
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 4}}
+  - {key: ip, cidrs: [10.0.0.0/8], rate_limit: {unit: hour, requests_per_unit: 5}}
+`)}
+	c := descriptors.File{Name: "c.yaml", Data: []byte(`
+domain: d
+descriptors: [{key: user, value: ann, rate_limit: {unit: hour, requests_per_unit: 9}}]
+`)}
+	rules, problems := descriptors.Compile([]descriptors.File{a, b, c}, descriptors.Options{Merge: true})
+	if want := `[c.yaml:2:9: domain: domain "d" is already at a.yaml:2:9; user_ann is in both]`; fmt.Sprint(problems) != want {
+		t.Errorf("the problems are %v, want %s", problems, want)
+	}
+	for sent, want := range map[string]uint32{
+		"path=/api/admin/x?q": 3, "path=/api/x": 1, "user=ann": 2, "user=bob": 4, "ip=10.1.1.1": 5,
+	} {
+		list := entries(sent)
+		rules.Domain("d").Prepare(list)
+		if r := rules.Domain("d").Match(list); r == nil || r.Limits[0].Requests != want {
+			t.Errorf("%s matches %+v, want the limit of %d", sent, r, want)
+		}
+	}
+	if rules.Limits != 5 {
+		t.Errorf("there are %d limits", rules.Limits)
+	}
 }

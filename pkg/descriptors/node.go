@@ -68,6 +68,12 @@ func (r *reader) fields(n *yaml.Node, path string, b block) []field {
 		return nil
 	}
 	fields := r.merged(n, path, 0)
+	r.checkFields(fields, path, b)
+	return fields
+}
+
+// checkFields reports keys written twice, and keys that are not in the block's list.
+func (r *reader) checkFields(fields []field, path string, b block) {
 	for i, f := range fields {
 		if first := slices.IndexFunc(fields[:i], func(g field) bool { return g.key.Value == f.key.Value }); first >= 0 {
 			r.errorf(f.key, join(path, f.key.Value), "written twice, also at %d:%d; delete one",
@@ -80,7 +86,6 @@ func (r *reader) fields(n *yaml.Node, path string, b block) []field {
 			r.errorf(f.key, join(path, f.key.Value), "%s", b.misplaced(f.key.Value))
 		}
 	}
-	return fields
 }
 
 // merged returns the fields of mapping n, its own first, then those of its merge keys that it doesn't write
