@@ -119,7 +119,9 @@ func (srv *server) openStore() error {
 		return nil
 	}
 	redis.SetLogger(redisLog{srv.log})
-	store, err := redisstore.Open(srv.settings.redisOptions())
+	o := srv.settings.redisOptions()
+	o.Called = srv.metrics.StoreCalled
+	store, err := redisstore.Open(o)
 	if err != nil {
 		return fmt.Errorf("--redis (REDIS_URL): %w", err)
 	}

@@ -24,7 +24,9 @@ type Metrics struct {
 	requests, decisions, hits, unmatched *prometheus.CounterVec
 	badOverrides, degraded, overflows    *prometheus.CounterVec
 	storeErrors, reloadFailures          prometheus.Counter
-	duration                             prometheus.Histogram
+	late                                 *prometheus.CounterVec
+	duration, granted                    prometheus.Histogram
+	storeDuration, batchSize             prometheus.Histogram
 	config, rules                        *prometheus.GaugeVec
 	reloadOK, reloadTime                 prometheus.Gauge
 
@@ -47,6 +49,11 @@ var latencyBuckets = []float64{
 	.00025, .0005, .001, .002, .005, .01, .015, .02, .03, .05, .1,
 }
 
+// deadlineBuckets go from what is hardly enough to what is never used up.
+var deadlineBuckets = []float64{.005, .01, .02, .03, .05, .1, .25, .5, 1, 5, 10}
+
+var batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128}
+
 // New returns metrics for a build of the given version.
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
@@ -66,10 +73,12 @@ func New(version string) *Metrics {
 	m.reloadOK = m.gauges("config_last_reload_successful", "1 if the last load had no error.").WithLabelValues()
 	m.reloadTime = m.gauges("config_last_reload_success_timestamp_seconds", "When rules were last loaded.").WithLabelValues()
 	m.gauges("build_info", "The running build; 1.", "version").WithLabelValues(version).Set(1)
-	m.duration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Namespace: namespace, Name: "request_duration_seconds", Help: "Time to answer a call.", Buckets: latencyBuckets,
-	})
-	m.registry.MustRegister(m.duration, collectors.NewGoCollector(),
+	m.late = m.counters("late_answers_total", "Calls whose caller had left before they were answered.", "domain")
+	m.duration = m.histogram("request_duration_seconds", "Time to answer a call.", latencyBuckets)
+	m.granted = m.histogram("request_deadline_seconds", "What callers grant a call on its arrival.", deadlineBuckets)
+	m.storeDuration = m.histogram("store_request_duration_seconds", "Time of a call of the store.", latencyBuckets)
+	m.batchSize = m.histogram("store_batch_size", "Requests that shared a call of the store.", batchBuckets)
+	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -80,6 +89,12 @@ func (m *Metrics) counters(name, help string, labels ...string) *prometheus.Coun
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
 	return v
+}
+
+func (m *Metrics) histogram(name, help string, buckets []float64) prometheus.Histogram {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+	m.registry.MustRegister(h)
+	return h
 }
 
 func (m *Metrics) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -177,7 +192,7 @@ func (m *Metrics) reloaded(good bool) {
 // Events returns what to give to an rls.Service.
 func (m *Metrics) Events() rls.Events {
 	return rls.Events{
-		Request:     m.request,
+		Answered:    m.answered,
 		Decision:    m.decision,
 		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
 		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
@@ -189,16 +204,28 @@ func (m *Metrics) Events() rls.Events {
 	}
 }
 
-func (m *Metrics) request(domain string, code codes.Code, overLimit bool, took time.Duration) {
+func (m *Metrics) answered(a rls.Answered) {
 	label := "ok"
 	switch {
-	case code != codes.OK:
+	case a.Code != codes.OK:
 		label = "error"
-	case overLimit:
+	case a.OverLimit:
 		label = "over_limit"
 	}
-	m.requests.WithLabelValues(domain, label).Inc()
-	m.duration.Observe(took.Seconds())
+	m.requests.WithLabelValues(a.Domain, label).Inc()
+	m.duration.Observe(a.Took.Seconds())
+	if a.Granted > 0 {
+		m.granted.Observe(a.Granted.Seconds())
+	}
+	if a.Late {
+		m.late.WithLabelValues(a.Domain).Inc()
+	}
+}
+
+// StoreCalled is told of each call of a store, how many requests shared it and how long it took.
+func (m *Metrics) StoreCalled(requests int, took time.Duration) {
+	m.storeDuration.Observe(took.Seconds())
+	m.batchSize.Observe(float64(requests))
 }
 
 func (m *Metrics) decision(domain, path string, result rls.Result, cost int64) {

@@ -72,8 +72,11 @@ func TestEveryLimitHasItsSeriesFromTheStart(t *testing.T) {
 func TestEventsAreCounted(t *testing.T) {
 	m := metrics.New("v1")
 	e := m.Events()
-	e.Request("shop", codes.OK, true, 3*time.Millisecond)
-	e.Request("", codes.InvalidArgument, false, time.Millisecond)
+	e.Answered(rls.Answered{
+		Domain: "shop", OverLimit: true, Took: 3 * time.Millisecond, Granted: 20 * time.Millisecond, Late: true,
+	})
+	e.Answered(rls.Answered{Code: codes.InvalidArgument, Took: time.Millisecond})
+	m.StoreCalled(3, 2*time.Millisecond)
 	e.Decision("shop", "shop.user/now", rls.ResultOverLimit, 4)
 	e.Decision("shop", "shop.user/now", rls.ResultOK, -4)
 	e.Unmatched("")
@@ -92,6 +95,10 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
 		`envoy_rls_degraded_answers_total{domain="shop",policy="allow"} 1`,
 		`envoy_rls_store_errors_total 1`,
+		`envoy_rls_late_answers_total{domain="shop"} 1`,
+		`envoy_rls_request_deadline_seconds_bucket{le="0.02"} 1`,
+		`envoy_rls_store_request_duration_seconds_bucket{le="0.002"} 1`,
+		`envoy_rls_store_batch_size_sum 3`,
 	)
 }
 

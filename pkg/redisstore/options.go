@@ -34,6 +34,9 @@ type Options struct {
 	Timeout time.Duration
 	// PoolSize is the number of connections; 0 is ten for each CPU.
 	PoolSize int
+	// Called, if it is not nil, is told of each call of the script that was answered: how many requests
+	// shared it, and how long it took. Calls may be told of at once.
+	Called func(requests int, took time.Duration)
 	// HashTags is over how many tags counters are spread; 0 is 1. All processes must agree on it.
 	HashTags int
 	// InFlight is the number of script calls that may be under way at once; 0 is 1, or up to 4 as the round

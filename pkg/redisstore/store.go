@@ -28,6 +28,7 @@ type Store struct {
 	now       func() int64 // µs, or 0 for the server's clock
 	jitter    func() int64 // of expiries, in millionths
 	combiner  *combiner
+	called    func(requests int, took time.Duration)
 	inFlight  int          // calls at once, or 0 for what the round trip asks for
 	roundTrip atomic.Int64 // ns, a running mean
 }
@@ -49,6 +50,7 @@ func Open(o Options) (*Store, error) {
 		prefixes: prefixes(o.Prefix, o.HashTags),
 		timeout:  o.Timeout,
 		inFlight: o.InFlight,
+		called:   o.Called,
 		now:      func() int64 { return 0 },
 		jitter:   func() int64 { return rand.Int64N(1e6) },
 	}
@@ -98,8 +100,11 @@ func (s *Store) runCall(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	took := time.Since(began).Nanoseconds()
-	s.roundTrip.Store(s.roundTrip.Load() + (took-s.roundTrip.Load())/16)
+	took := time.Since(began)
+	s.roundTrip.Store(s.roundTrip.Load() + (took.Nanoseconds()-s.roundTrip.Load())/16)
+	if s.called != nil {
+		s.called(c.requests(), took)
+	}
 	r, err := parseReply(v)
 	if err != nil {
 		return err

@@ -201,13 +201,13 @@ func TestAReplicaIsAnErrorAndCountsNothing(t *testing.T) {
 	s, admin := open(t, r, "p:"), r.Client()
 	ctx := context.Background()
 	decide(t, s, "a", 1)
-	if err := admin.SlaveOf(ctx, "127.0.0.1", "1").Err(); err != nil {
+	if err := admin.ReplicaOf(ctx, "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Decide(ctx, batch("a", 1)); err == nil || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("the error is %v", err)
 	}
-	if err := admin.SlaveOf(ctx, "no", "one").Err(); err != nil {
+	if err := admin.ReplicaOf(ctx, "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if d := decide(t, s, "a", 1); d.Room != 1 {

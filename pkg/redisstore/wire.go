@@ -46,6 +46,15 @@ func (c *call) reset() {
 	c.encoded.limits, c.encoded.groups = c.encoded.limits[:0], c.encoded.groups[:0]
 }
 
+// requests is how many requests share the call.
+func (c *call) requests() int {
+	n := 0
+	for i := range c.groups {
+		n += len(c.groups[i].waiters)
+	}
+	return n
+}
+
 // add puts w into the group of its like, or into a new one. w's buffers are used until reset.
 func (c *call) add(w *waiter) {
 	if w.alone {

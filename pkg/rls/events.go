@@ -21,12 +21,25 @@ const (
 	ResultExempt          Result = "exempt"
 )
 
+// Answered is a call that has ended.
+type Answered struct {
+	Domain string
+	// Code is OK if there was an answer.
+	Code      codes.Code
+	OverLimit bool
+	Took      time.Duration
+	// Granted is what the caller gave the call on its arrival, or 0 if it had no deadline.
+	Granted time.Duration
+	// Late tells that the caller had left by then: it never saw the answer.
+	Late bool
+}
+
 // Events are told what happens, for metrics and logs. Every function may be nil, is called on the request's
 // own goroutine, many at once, and must return soon. A domain is "" where no rules name it: names that
 // clients choose never become labels.
 type Events struct {
-	// Request ends a call. overLimit is meaningful if code is OK.
-	Request func(domain string, code codes.Code, overLimit bool, took time.Duration)
+	// Answered ends a call.
+	Answered func(Answered)
 	// Decision is told of each limit of a rule that was matched, and of rules without one. path is the limit's,
 	// or the rule's.
 	Decision func(domain, path string, result Result, cost int64)
@@ -44,8 +57,8 @@ type Events struct {
 
 // filled returns e with functions that do nothing in place of nil.
 func (e Events) filled() Events {
-	if e.Request == nil {
-		e.Request = func(string, codes.Code, bool, time.Duration) {}
+	if e.Answered == nil {
+		e.Answered = func(Answered) {}
 	}
 	if e.Decision == nil {
 		e.Decision = func(string, string, Result, int64) {}

@@ -65,25 +65,35 @@ func (s *Service) Rules() *descriptors.Ruleset { return s.rules.Load() }
 // that is wrong (Unknown if Compat is set), Unavailable while there are no rules, and when the store fails
 // and a rule wants the caller to decide.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	ended := Answered{}
 	began := time.Now()
+	if deadline, ok := ctx.Deadline(); ok {
+		ended.Granted = deadline.Sub(began)
+	}
+	answer, err := s.answer(ctx, req, &ended)
+	ended.Code, ended.Took, ended.Late = status.Code(err), time.Since(began), ctx.Err() != nil
+	ended.OverLimit = answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT
+	s.events.Answered(ended)
+	return answer, err
+}
+
+func (s *Service) answer(
+	ctx context.Context, req *ratelimit.RateLimitRequest, ended *Answered,
+) (*ratelimit.RateLimitResponse, error) {
 	rules := s.rules.Load()
 	if err := s.check(req, rules); err != nil {
-		s.events.Request("", status.Code(err), false, time.Since(began))
 		return nil, err
 	}
 	c := newCall(s, req, rules)
 	defer c.release()
-	err := c.decide(ctx)
-	if err != nil {
-		s.events.Request(c.label(), status.Code(err), false, time.Since(began))
+	ended.Domain = c.label()
+	if err := c.decide(ctx); err != nil {
 		return nil, err
 	}
 	answer := c.answer()
 	if wantsExplanation(ctx) {
 		c.explain(ctx)
 	}
-	over := answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-	s.events.Request(c.label(), codes.OK, over, time.Since(began))
 	return answer, nil
 }
 

@@ -11,7 +11,6 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -493,9 +492,7 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	var log []string
 	note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
 	s := newService(t, rules, rls.Options{Events: rls.Events{
-		Request: func(domain string, code codes.Code, over bool, _ time.Duration) {
-			note("request %q %s %t", domain, code, over)
-		},
+		Answered: func(a rls.Answered) { note("request %q %s %t", a.Domain, a.Code, a.OverLimit) },
 		Decision: func(domain, path string, result rls.Result, cost int64) {
 			note("%s %s %s %d", domain, path, result, cost)
 		},
