@@ -15,9 +15,6 @@ func TestMain(m *testing.M) { os.Exit(proctest.Main(m)) }
 
 // What cases wait for.
 const (
-	nearLimit   = "a counter of hits near the limit"
-	nearRatio   = "NEAR_LIMIT_RATIO"
-	overExcess  = "a counter of only those hits that exceed the limit"
 	overrides   = "counters for limits that requests bring along"
 	metricFlags = "counters by value, for value_to_metric and detailed_metric"
 	localCache  = "LOCAL_CACHE_SIZE_IN_BYTES"
@@ -27,26 +24,6 @@ const (
 // waiting are the parts of cases that don't hold yet. All else of these cases does. A part is one thing that a
 // case wants, by the end of its name in a run's problems. Whoever brings what it waits for takes the line out.
 var waiting = []struct{ name, part, thing string }{
-	{"count_up_to_and_over_the_limit", ".near_limit", nearLimit},
-	{"count_twenty_five_of_twenty", ".near_limit", nearLimit},
-	{"count_stop_increment_with_hits_two", ".near_limit", nearLimit},
-	{"hits_zero_over_limit_leaves_stats_alone", ".near_limit", nearLimit},
-	{"hits_refused_request_still_consumes", ".near_limit", nearLimit},
-	{"stats_near_limit_steps", ".near_limit", nearLimit},
-	{"stats_hits_straddle_near", ".near_limit", nearLimit},
-	{"stats_all_hits_in_near", ".near_limit", nearLimit},
-	{"stats_hits_in_all_three_zones", ".near_limit", nearLimit},
-	{"stats_all_hits_over", ".near_limit", nearLimit},
-	{"stats_near_ratio_setting", ".near_limit", nearRatio},
-	{"stats_limit_one_first_hit_is_near", ".near_limit", nearLimit},
-	{"shadow_rule_partly_over_counts_only_the_excess", ".near_limit", nearLimit},
-	{"count_stop_increment_with_hits_two", ".over_limit", overExcess},
-	{"hits_zero_over_limit_leaves_stats_alone", ".over_limit", overExcess},
-	{"hits_refused_request_still_consumes", ".over_limit", overExcess},
-	{"stats_hits_in_all_three_zones", ".over_limit", overExcess},
-	{"stats_all_hits_over", ".over_limit", overExcess},
-	{"shadow_rule_partly_over_counts_only_the_excess", ".over_limit", overExcess},
-	{"shadow_rule_partly_over_counts_only_the_excess", ".shadow_mode", overExcess},
 	{"override_new_number_keeps_the_counter", ".total_hits", overrides},
 	{"metric_value_to_metric", ".total_hits", metricFlags},
 	{"metric_value_to_metric_only_in_the_middle", ".total_hits", metricFlags},

@@ -62,6 +62,7 @@ type settings struct {
 	ResetHeader     string `env:"LIMIT_RESET_HEADER" default:"RateLimit-Reset" help:"The name of that with the seconds until a reset."`
 	RetryHeader     string `env:"RETRY_AFTER_HEADER" default:"${retry_header}" help:"Added to refusals: seconds to wait. Empty: not added."`
 	RuleHeader      string `env:"RULE_HEADER" default:"${rule_header}" help:"Added to refusals: the limit that refused. Empty: not added."`
+	NearRatio       ratio  `env:"NEAR_LIMIT_RATIO" default:"0.8" placeholder:"PART" help:"From which part of a limit on hits count as near it."`
 	DynamicMetadata bool   `env:"RESPONSE_DYNAMIC_METADATA" help:"Return the request and the metadata of rules to Envoy."`
 
 	LogLevel  logLevel  `env:"LOG_LEVEL" default:"${log_level}" help:"debug, info, warn or error."`
@@ -179,6 +180,7 @@ func (s *settings) serviceOptions(events rls.Events) rls.Options {
 		Defaults:        s.defaults(),
 		Headers:         rls.HeaderOptions{RetryAfter: s.RetryHeader, Rule: s.RuleHeader},
 		DynamicMetadata: s.DynamicMetadata,
+		NearRatio:       float32(s.NearRatio),
 		Compat:          s.Compat != "",
 		Events:          events,
 	}
@@ -228,7 +230,7 @@ func (p *settingProblems) mappers() kong.Option {
 		}),
 	}
 	for _, v := range []any{
-		port(0), count(0), duration(0), timeout(0), byteSize(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
+		port(0), count(0), duration(0), timeout(0), byteSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
 		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))

@@ -19,6 +19,7 @@ type (
 	duration      time.Duration
 	timeout       time.Duration // 0 is auto
 	byteSize      int
+	ratio         float32
 	compatMode    string
 	storeKind     string
 	socketType    string
@@ -86,6 +87,16 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 		return errors.New("want a size with its unit, such as 512KiB, 256MiB or 1GiB")
 	}
 	*b = byteSize(n * unit)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *ratio) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseFloat(string(text), 32)
+	if err != nil || !(v > 0 && v <= 1) {
+		return errors.New("want a part, a number above 0 and up to 1")
+	}
+	*r = ratio(v)
 	return nil
 }
 

@@ -23,6 +23,7 @@ type Metrics struct {
 
 	requests, decisions, hits, unmatched *prometheus.CounterVec
 	badOverrides, degraded, overflows    *prometheus.CounterVec
+	near                                 *prometheus.CounterVec
 	storeErrors, reloadFailures          prometheus.Counter
 	late                                 *prometheus.CounterVec
 	duration, granted                    prometheus.Histogram
@@ -59,7 +60,10 @@ func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.requests = m.counters("requests_total", "Calls answered.", "domain", "code")
 	m.decisions = m.counters("decisions_total", "Descriptors decided, by rule and result.", "domain", "rule", "result")
-	m.hits = m.counters("hits_total", "What those descriptors cost, give-backs apart.", "domain", "rule", "result")
+	m.hits = m.counters("hits_total",
+		"What those descriptors cost, give-backs apart. Of a refused cost, over_limit is what lay beyond the limit.",
+		"domain", "rule", "result")
+	m.near = m.counters("near_limit_hits_total", "Of the hits, those in the last part before the limit.", "domain", "rule")
 	m.unmatched = m.counters("unmatched_descriptors_total",
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
@@ -148,6 +152,8 @@ func (m *Metrics) forget(now map[series]bool) {
 			m.decisions.DeleteLabelValues(s.domain, s.path, string(result))
 			m.hits.DeleteLabelValues(s.domain, s.path, string(result))
 		}
+		m.hits.DeleteLabelValues(s.domain, s.path, resultRest)
+		m.near.DeleteLabelValues(s.domain, s.path)
 		m.overflows.DeleteLabelValues(s.domain, s.path)
 	}
 	m.series = now
@@ -167,6 +173,7 @@ func (m *Metrics) start(r *descriptors.Rule, now map[series]bool) {
 	}
 	for i := range r.Limits {
 		now[series{r.Domain, r.Limits[i].Path}] = true
+		m.near.WithLabelValues(r.Domain, r.Limits[i].Path)
 		refused := rls.ResultOverLimit
 		if r.Limits[i].Shadow || r.Role == limiter.Shadow {
 			refused = rls.ResultShadowOverLimit
@@ -193,7 +200,7 @@ func (m *Metrics) reloaded(good bool) {
 func (m *Metrics) Events() rls.Events {
 	return rls.Events{
 		Answered:    m.answered,
-		Decision:    m.decision,
+		Decided:     m.decided,
 		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
 		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
 		Degraded: func(domain string, policy limiter.FailurePolicy) {
@@ -228,7 +235,18 @@ func (m *Metrics) StoreCalled(requests int, took time.Duration) {
 	m.batchSize.Observe(float64(requests))
 }
 
-func (m *Metrics) decision(domain, path string, result rls.Result, cost int64) {
-	m.decisions.WithLabelValues(domain, path, string(result)).Inc()
-	m.hits.WithLabelValues(domain, path, string(result)).Add(float64(max(cost, 0)))
+// resultRest is the part of a refused cost that would have fitted.
+const resultRest = "refused_within_limit"
+
+func (m *Metrics) decided(d rls.Decided) {
+	m.decisions.WithLabelValues(d.Domain, d.Path, string(d.Result)).Inc()
+	if d.Near > 0 {
+		m.near.WithLabelValues(d.Domain, d.Path).Add(float64(d.Near))
+	}
+	told := d.Cost
+	if d.Over > 0 && d.Over < d.Cost {
+		told = d.Over
+		m.hits.WithLabelValues(d.Domain, d.Path, resultRest).Add(float64(d.Cost - d.Over))
+	}
+	m.hits.WithLabelValues(d.Domain, d.Path, string(d.Result)).Add(float64(told))
 }

@@ -77,8 +77,8 @@ func TestEventsAreCounted(t *testing.T) {
 	})
 	e.Answered(rls.Answered{Code: codes.InvalidArgument, Took: time.Millisecond})
 	m.StoreCalled(3, 2*time.Millisecond)
-	e.Decision("shop", "shop.user/now", rls.ResultOverLimit, 4)
-	e.Decision("shop", "shop.user/now", rls.ResultOK, -4)
+	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 4, Over: 3, Near: 1})
+	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOK})
 	e.Unmatched("")
 	e.BadOverride("shop")
 	e.Degraded("shop", limiter.FailAllow)
@@ -89,7 +89,9 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_request_duration_seconds_bucket{le="0.002"} 1`,
 		`envoy_rls_request_duration_seconds_bucket{le="0.005"} 2`,
 		`envoy_rls_decisions_total{domain="shop",result="over_limit",rule="shop.user/now"} 1`,
-		`envoy_rls_hits_total{domain="shop",result="over_limit",rule="shop.user/now"} 4`,
+		`envoy_rls_hits_total{domain="shop",result="over_limit",rule="shop.user/now"} 3`,
+		`envoy_rls_hits_total{domain="shop",result="refused_within_limit",rule="shop.user/now"} 1`,
+		`envoy_rls_near_limit_hits_total{domain="shop",rule="shop.user/now"} 1`,
 		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now"} 0`,
 		`envoy_rls_unmatched_descriptors_total{domain=""} 1`,
 		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
@@ -105,7 +107,7 @@ func TestEventsAreCounted(t *testing.T) {
 func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
 	m := metrics.New("v1")
 	m.Loaded(rules(t), "file", true)
-	m.Events().Decision("shop", "shop.user/now", rls.ResultReplaced, 1)
+	m.Events().Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultReplaced, Cost: 1})
 	empty, _ := descriptors.Compile(nil, descriptors.Options{})
 	m.Loaded(empty, "file", true)
 	if got := scrape(t, m); strings.Contains(got, "shop") {

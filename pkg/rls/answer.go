@@ -68,27 +68,70 @@ func (c *call) tell(d *descriptor) {
 	if d.rule == nil {
 		return
 	}
-	decided := c.service.events.Decision
 	for i := d.first; i < d.end; i++ {
-		result := ResultOK
-		switch denied := !c.batch.Decisions[i].Allowed; {
-		case denied && c.batch.Hits[i].Role == limiter.Shadow:
-			result = ResultShadowOverLimit
-		case denied:
-			result = ResultOverLimit
-		}
-		decided(d.rule.Domain, c.hitLimits[i].Path, result, d.cost)
+		c.service.events.Decided(c.decided(d, i))
 	}
+	whole := Decided{Domain: d.rule.Domain, Path: d.rule.Path, Cost: max(d.cost, 0)}
 	switch {
 	case d.first < d.end:
+		return
 	case d.rule.Exempt:
-		decided(d.rule.Domain, d.rule.Path, ResultExempt, d.cost)
+		whole.Result = ResultExempt
 	case c.exempt:
+		return
 	case len(d.limits) > 0:
-		decided(d.rule.Domain, d.rule.Path, ResultReplaced, d.cost)
+		whole.Result = ResultReplaced
 	default:
-		decided(d.rule.Domain, d.rule.Path, ResultUnlimited, d.cost)
+		whole.Result = ResultUnlimited
 	}
+	c.service.events.Decided(whole)
+}
+
+// decided is what became of hit i of d.
+func (c *call) decided(d *descriptor, i int) Decided {
+	h, decision := &c.batch.Hits[i], &c.batch.Decisions[i]
+	result := Decided{Domain: d.rule.Domain, Path: c.hitLimits[i].Path, Result: ResultOK, Cost: max(h.Cost, 0)}
+	switch {
+	case decision.Allowed:
+	case h.Role == limiter.Shadow:
+		result.Result = ResultShadowOverLimit
+	default:
+		result.Result = ResultOverLimit
+	}
+	switch {
+	case decision.State != limiter.Decided || h.Cost <= 0:
+	case decision.Allowed && !decision.Charged && !c.service.options.Compat:
+		result.Cost = 0 // the request was refused elsewhere, and cost nothing here
+	default:
+		result.Over, result.Near = c.service.parts(h, decision)
+	}
+	return result
+}
+
+// parts are how much of a hit's cost lies beyond its limit, if it was denied, and how much in the last part
+// before it.
+func (s *Service) parts(h *limiter.Hit, d *limiter.Decision) (over, near int64) {
+	limit := int64(h.Limit.Requests)
+	if h.Limit.Algorithm.HasBurst() {
+		limit = int64(h.Limit.Burst)
+	}
+	before := limit - d.Room
+	if d.Charged || d.Allowed { // what passed and was not charged is told of as if it had been, in compat mode
+		before -= h.Cost
+	}
+	after := before + h.Cost
+	edge := int64(float32(limit) * s.nearRatio())
+	if !d.Allowed {
+		over = min(h.Cost, after-limit)
+	}
+	return over, max(min(after, limit)-max(edge, before), 0)
+}
+
+func (s *Service) nearRatio() float32 {
+	if s.options.NearRatio == 0 {
+		return 0.8
+	}
+	return s.options.NearRatio
 }
 
 // counts tells whether hit i has a say in the status of its descriptor: a limit that is only tried out beside

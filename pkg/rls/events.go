@@ -21,6 +21,17 @@ const (
 	ResultExempt          Result = "exempt"
 )
 
+// Decided is what became of one limit, or of a rule without one.
+type Decided struct {
+	// Path is the limit's, or the rule's.
+	Domain, Path string
+	Result       Result
+	// Cost is what the request charged, or wanted to where it was denied, Over the part of it beyond the limit,
+	// if it was denied, and Near the part between Options.NearRatio of the limit and the limit. A look and a
+	// give-back have none.
+	Cost, Over, Near int64
+}
+
 // Answered is a call that has ended.
 type Answered struct {
 	Domain string
@@ -40,9 +51,8 @@ type Answered struct {
 type Events struct {
 	// Answered ends a call.
 	Answered func(Answered)
-	// Decision is told of each limit of a rule that was matched, and of rules without one. path is the limit's,
-	// or the rule's.
-	Decision func(domain, path string, result Result, cost int64)
+	// Decided is told of each limit of a rule that was matched, and of rules without one.
+	Decided func(Decided)
 	// Unmatched is told of each descriptor for which there is neither a rule nor a limit of its own.
 	Unmatched func(domain string)
 	// BadOverride is told of each limit in a request that can't be used.
@@ -60,8 +70,8 @@ func (e Events) filled() Events {
 	if e.Answered == nil {
 		e.Answered = func(Answered) {}
 	}
-	if e.Decision == nil {
-		e.Decision = func(string, string, Result, int64) {}
+	if e.Decided == nil {
+		e.Decided = func(Decided) {}
 	}
 	if e.Unmatched == nil {
 		e.Unmatched = func(string) {}

@@ -29,6 +29,8 @@ type Options struct {
 	Headers HeaderOptions
 	// DynamicMetadata adds the request, and the metadata of the rules it passed, to the answer.
 	DynamicMetadata bool
+	// NearRatio is from which part of a limit on hits are said to be near it; 0 is 0.8.
+	NearRatio float32
 	// Compat keeps what users of envoyproxy/ratelimit may have come to rely on: a look passes at exactly
 	// the limit, a limit in a request takes the place of its whole rule and is ignored in unknown domains,
 	// shadow rules show their limit in statuses, and errors have code Unknown.

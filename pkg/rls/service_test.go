@@ -343,9 +343,7 @@ func TestTheLimitsOfAListAreDecidedTogether(t *testing.T) {
 	results := map[string]int{}
 	s := newService(t, listRules, rls.Options{
 		Headers: rls.HeaderOptions{Rule: "Rule"},
-		Events: rls.Events{Decision: func(_, path string, result rls.Result, _ int64) {
-			results[path+" "+string(result)]++
-		}},
+		Events:  rls.Events{Decided: func(d rls.Decided) { results[d.Path+" "+string(d.Result)]++ }},
 	})
 	for _, want := range []string{"OK: OK 2/3 49s", "OK: OK 1/3 49s", "OK: OK 0/3 49s", "OVER_LIMIT: OVER_LIMIT 0/3 49s"} {
 		expect(t, s, request(descriptor("tenant=t")), want)
@@ -373,7 +371,7 @@ descriptors:
   - {key: remote_address, cidrs: [10.0.0.0/8], exempt: true}
   - {key: remote_address, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: path, rate_limit: {unit: minute, requests_per_unit: 1}}
-`, rls.Options{Events: rls.Events{Decision: func(_, path string, result rls.Result, _ int64) { results[path+" "+string(result)]++ }}})
+`, rls.Options{Events: rls.Events{Decided: func(d rls.Decided) { results[d.Path+" "+string(d.Result)]++ }}})
 	for range 3 {
 		expect(t, s, request(descriptor("remote_address=10.1.2.3"), limited(descriptor("path=/"), 0, typev3.RateLimitUnit_DAY)), "OK: OK, OK")
 	}
@@ -492,10 +490,8 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	var log []string
 	note := func(format string, args ...any) { log = append(log, fmt.Sprintf(format, args...)) }
 	s := newService(t, rules, rls.Options{Events: rls.Events{
-		Answered: func(a rls.Answered) { note("request %q %s %t", a.Domain, a.Code, a.OverLimit) },
-		Decision: func(domain, path string, result rls.Result, cost int64) {
-			note("%s %s %s %d", domain, path, result, cost)
-		},
+		Answered:    func(a rls.Answered) { note("request %q %s %t", a.Domain, a.Code, a.OverLimit) },
+		Decided:     func(d rls.Decided) { note("%s %s %s %d %d %d", d.Domain, d.Path, d.Result, d.Cost, d.Over, d.Near) },
 		Unmatched:   func(domain string) { note("unmatched %q", domain) },
 		BadOverride: func(domain string) { note("bad override %q", domain) },
 	}})
@@ -505,7 +501,7 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	ask(t, s, nobody)
 	ask(t, s, request())
 	want := []string{
-		`unmatched "d"`, "d d.three ok 1", "d d.free unlimited 1", "d d.none over_limit 1", `request "d" OK true`,
+		`unmatched "d"`, "d d.three ok 0 0 0", "d d.free unlimited 1 0 0", "d d.none over_limit 1 1 0", `request "d" OK true`,
 		`bad override ""`, `unmatched ""`, `request "" OK false`, `request "" InvalidArgument false`,
 	}
 	if fmt.Sprint(log) != fmt.Sprint(want) {
