@@ -136,6 +136,7 @@ type pathLimit struct {
 type trail struct {
 	patterns []string // by level, the pattern that stands in for the value in counter names, or ""
 	each     []string // the keys whose values are counted apart
+	levels   []level
 }
 
 func (t trail) to(s *descriptorSpec) trail {
@@ -146,7 +147,8 @@ func (t trail) to(s *descriptorSpec) trail {
 	case s.value == "" || s.several():
 		each = append(slices.Clip(each), s.key)
 	}
-	return trail{append(slices.Clip(t.patterns), pattern), each}
+	l := level{key: s.key, value: s.matched(), several: s.several(), perValue: s.valueMetric, shared: s.share}
+	return trail{append(slices.Clip(t.patterns), pattern), each, append(slices.Clip(t.levels), l)}
 }
 
 // children builds the subtree below n, which is at the end of the trail.
@@ -235,7 +237,8 @@ func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 		Metadata:  s.metadata,
 		Exempt:    s.exempt,
 	}
-	r.Each = t.each
+	r.Each, r.levels, r.detailed = t.each, t.levels, s.detailed
+	r.perValue = s.detailed || slices.ContainsFunc(t.levels, func(l level) bool { return l.perValue })
 	if slices.ContainsFunc(t.patterns, func(p string) bool { return p != "" }) {
 		r.patterns = t.patterns
 	}

@@ -59,7 +59,10 @@ type Rule struct {
 	Metadata map[string]any
 
 	distinct *distinct // nil: there is nothing to bound
-	patterns []string  // by level, the pattern that stands in for the value in counter names, or ""
+	levels   []level
+	detailed bool
+	perValue bool
+	patterns []string // by level, the pattern that stands in for the value in counter names, or ""
 }
 
 // Limit is one rate_limit of a rule.

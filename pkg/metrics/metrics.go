@@ -4,6 +4,7 @@ package metrics
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,8 +33,20 @@ type Metrics struct {
 	reloadOK, reloadTime                 prometheus.Gauge
 
 	mu     sync.Mutex
-	series map[series]bool // of the rules in force
+	series map[series]bool            // of the rules in force
+	values map[series]map[string]bool // of those, the paths with values in them
+	held   int                        // paths in values
+	capped prometheus.Counter
 }
+
+// The most paths with values in them that there are series of: their values are what clients choose.
+const (
+	maxValuesOfARule = 200
+	maxValues        = 20_000
+)
+
+// other stands for the values that are too many.
+const other = "/_other"
 
 // series is what the metrics of one limit have in common.
 type series struct {
@@ -57,7 +70,7 @@ var batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128}
 
 // New returns metrics for a build of the given version.
 func New(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), values: map[series]map[string]bool{}}
 	m.requests = m.counters("requests_total", "Calls answered.", "domain", "code")
 	m.decisions = m.counters("decisions_total", "Descriptors decided, by rule and result.", "domain", "rule", "result")
 	m.hits = m.counters("hits_total",
@@ -70,6 +83,8 @@ func New(version string) *Metrics {
 	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy")
 	m.overflows = m.counters("overflow_hits_total",
 		"Descriptors that shared the counter of their rule's values that are too many.", "domain", "rule")
+	m.capped = m.counters("series_capped_total", "Decisions counted under _other, since their rule has too many values.").
+		WithLabelValues()
 	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.").WithLabelValues()
 	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
 	m.config = m.gauges("config_info", "The rules in force; 1.", "hash", "source")
@@ -148,15 +163,55 @@ func (m *Metrics) forget(now map[series]bool) {
 		if now[s] {
 			continue
 		}
-		for _, result := range results {
-			m.decisions.DeleteLabelValues(s.domain, s.path, string(result))
-			m.hits.DeleteLabelValues(s.domain, s.path, string(result))
+		m.drop(s.domain, s.path)
+		for path := range m.values[s] {
+			m.drop(s.domain, path)
 		}
-		m.hits.DeleteLabelValues(s.domain, s.path, resultRest)
-		m.near.DeleteLabelValues(s.domain, s.path)
-		m.overflows.DeleteLabelValues(s.domain, s.path)
+		m.held -= len(m.values[s])
+		delete(m.values, s)
 	}
 	m.series = now
+}
+
+func (m *Metrics) drop(domain, path string) {
+	for _, result := range results {
+		m.decisions.DeleteLabelValues(domain, path, string(result))
+		m.hits.DeleteLabelValues(domain, path, string(result))
+	}
+	m.hits.DeleteLabelValues(domain, path, resultRest)
+	m.near.DeleteLabelValues(domain, path)
+	m.overflows.DeleteLabelValues(domain, path)
+}
+
+// label is the path that a decision is counted under: with values, while these are not too many.
+func (m *Metrics) label(d *rls.Decided) string {
+	if d.Values == "" {
+		return d.Path
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := series{d.Domain, d.Path}
+	values := m.values[key]
+	switch {
+	case values[d.Values]:
+		return d.Values
+	case len(values) >= maxValuesOfARule || m.held >= maxValues:
+		m.capped.Inc()
+		if values == nil || !values[d.Path+other] {
+			m.hold(key, d.Path+other)
+		}
+		return d.Path + other
+	}
+	m.hold(key, d.Values)
+	return d.Values
+}
+
+func (m *Metrics) hold(key series, path string) {
+	if m.values[key] == nil {
+		m.values[key] = map[string]bool{}
+	}
+	m.values[key][path] = true
+	m.held++
 }
 
 // start makes the series of a rule, and notes them.
@@ -239,14 +294,15 @@ func (m *Metrics) StoreCalled(requests int, took time.Duration) {
 const resultRest = "refused_within_limit"
 
 func (m *Metrics) decided(d rls.Decided) {
-	m.decisions.WithLabelValues(d.Domain, d.Path, string(d.Result)).Inc()
+	path := strings.ToValidUTF8(m.label(&d), "?")
+	m.decisions.WithLabelValues(d.Domain, path, string(d.Result)).Inc()
 	if d.Near > 0 {
-		m.near.WithLabelValues(d.Domain, d.Path).Add(float64(d.Near))
+		m.near.WithLabelValues(d.Domain, path).Add(float64(d.Near))
 	}
 	told := d.Cost
 	if d.Over > 0 && d.Over < d.Cost {
 		told = d.Over
-		m.hits.WithLabelValues(d.Domain, d.Path, resultRest).Add(float64(d.Cost - d.Over))
+		m.hits.WithLabelValues(d.Domain, path, resultRest).Add(float64(d.Cost - d.Over))
 	}
-	m.hits.WithLabelValues(d.Domain, d.Path, string(d.Result)).Add(float64(told))
+	m.hits.WithLabelValues(d.Domain, path, string(d.Result)).Add(float64(told))
 }

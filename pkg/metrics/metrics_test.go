@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -112,5 +113,27 @@ func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
 	m.Loaded(empty, "file", true)
 	if got := scrape(t, m); strings.Contains(got, "shop") {
 		t.Errorf("a rule that is gone is still there:\n%s", got)
+	}
+}
+
+func TestValuesHaveSeriesUntilTheyAreTooMany(t *testing.T) {
+	m := metrics.New("v1")
+	m.Loaded(rules(t), "file", true)
+	decided := m.Events().Decided
+	for i := range 300 {
+		decided(rls.Decided{
+			Domain: "shop", Path: "shop.user/now", Values: fmt.Sprintf("shop.user_%d/now", i), Result: rls.ResultOK, Cost: 1,
+		})
+	}
+	decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Values: "shop.user_7/now", Result: rls.ResultOK, Cost: 1})
+	expectLines(t, m,
+		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user_7/now"} 2`,
+		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now/_other"} 100`,
+		`envoy_rls_series_capped_total 100`,
+	)
+	empty, _ := descriptors.Compile(nil, descriptors.Options{})
+	m.Loaded(empty, "file", true)
+	if got := scrape(t, m); strings.Contains(got, "shop") {
+		t.Error("values of a rule that is gone are still there")
 	}
 }

@@ -2,6 +2,7 @@ package rls
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -91,6 +92,9 @@ func (c *call) tell(d *descriptor) {
 func (c *call) decided(d *descriptor, i int) Decided {
 	h, decision := &c.batch.Hits[i], &c.batch.Decisions[i]
 	result := Decided{Domain: d.rule.Domain, Path: c.hitLimits[i].Path, Result: ResultOK, Cost: max(h.Cost, 0)}
+	if d.rule.PerValue() {
+		result.Values = d.rule.MetricPath(d.entries) + strings.TrimPrefix(result.Path, d.rule.Path)
+	}
 	switch {
 	case decision.Allowed:
 	case h.Role == limiter.Shadow:

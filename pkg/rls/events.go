@@ -25,7 +25,10 @@ const (
 type Decided struct {
 	// Path is the limit's, or the rule's.
 	Domain, Path string
-	Result       Result
+	// Values is Path with the values of the request in it, where the rule asks for them, else "". It holds
+	// what a client chose.
+	Values string
+	Result Result
 	// Cost is what the request charged, or wanted to where it was denied, Over the part of it beyond the limit,
 	// if it was denied, and Near the part between Options.NearRatio of the limit and the limit. A look and a
 	// give-back have none.
