@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -158,16 +159,30 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// FreePort returns a loopback port that nobody listens on.
+// The ports that servers of tests get: below those that the system gives to outgoing connections, one of which
+// could take a port between its choice and its use.
+const (
+	firstPort = 12_000
+	ports     = 20_000
+)
+
+// nextPort begins where those of other processes, which run tests at the same time, probably don't.
+var nextPort atomic.Int64
+
+// FreePort returns a loopback port that nobody listens on, and that this process hasn't returned before.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	nextPort.CompareAndSwap(0, int64(os.Getpid())*7919)
+	for range ports {
+		port := firstPort + int(nextPort.Add(1)%ports)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = l.Close() // only its number matters
+			return port
+		}
 	}
-	defer func() { _ = l.Close() }() // only its number matters
-	addr, _ := l.Addr().(*net.TCPAddr)
-	return addr.Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // Redis is a redis-server.
