@@ -36,7 +36,7 @@ func (p pace) openLoop(ctx context.Context, long time.Duration) arrivals {
 	dues := make(chan time.Time)
 	go func() {
 		defer close(dues)
-		for due := start.Add(p.gap()); due.Before(end); due = due.Add(p.gap()) {
+		for due := start.Add(p.gap()); due.Before(end) && ctx.Err() == nil; due = due.Add(p.gap()) {
 			if early := time.Until(due); early > 0 {
 				p.pause(early)
 			}
