@@ -67,7 +67,9 @@ func TestStaleCountersMakeRoomForNewOnes(t *testing.T) {
 // TestMemoryIsBounded fills a store far beyond its limit with counters of which some deny: those stay.
 func TestMemoryIsBounded(t *testing.T) {
 	const limit = 4 << 20
-	s := memstore.New(memstore.Options{MemoryLimit: limit})
+	var c storetest.Clock // stands still, as no minute may end meanwhile
+	c.Set(time.Unix(1_800_000_000, 0))
+	s := memstore.New(memstore.Options{MemoryLimit: limit, Now: c.Now})
 	exhausted := func(i int) *limiter.Batch { return hit(fmt.Sprint("exhausted", i), 5) }
 	for i := range 500 {
 		if err := s.Decide(context.Background(), exhausted(i)); err != nil {
@@ -102,7 +104,9 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestADenyingCounterGoesOnlyIfAllDeny(t *testing.T) {
-	s := memstore.New(memstore.Options{MemoryLimit: 1 << 18})
+	var c storetest.Clock
+	c.Set(time.Unix(1_800_000_000, 0))
+	s := memstore.New(memstore.Options{MemoryLimit: 1 << 18, Now: c.Now})
 	for i := range 10_000 {
 		if err := s.Decide(context.Background(), hit(fmt.Sprint(i), 5)); err != nil {
 			t.Fatal(err)
