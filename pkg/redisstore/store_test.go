@@ -41,11 +41,11 @@ func TestStore(t *testing.T) {
 	})
 }
 
-var threePerHour = &limiter.Limit{Requests: 3, Period: time.Hour}
+var threePerDay = &limiter.Limit{Requests: 3, Period: 24 * time.Hour}
 
 func batch(key string, cost int64) *limiter.Batch {
 	return &limiter.Batch{
-		Hits:      []limiter.Hit{{Key: key, Cost: cost, Charge: limiter.Together, Limit: threePerHour}},
+		Hits:      []limiter.Hit{{Key: key, Cost: cost, Charge: limiter.Together, Limit: threePerDay}},
 		Decisions: make([]limiter.Decision, 1),
 	}
 }
@@ -76,7 +76,7 @@ func TestAForgottenScriptCostsNobodyARequest(t *testing.T) {
 func threeOfEach() []*limiter.Limit {
 	var limits []*limiter.Limit
 	for a := range limiter.AlgorithmNames() {
-		l := &limiter.Limit{Algorithm: limiter.Algorithm(a), Requests: 3, Period: time.Hour}
+		l := &limiter.Limit{Algorithm: limiter.Algorithm(a), Requests: 3, Period: 24 * time.Hour}
 		if l.Algorithm.HasBurst() {
 			l.Burst = 3
 		}
