@@ -20,8 +20,7 @@ K[3] = {
     if value then a, b = string.match(value, '^(%d+):(%d+)$') end
     a, b = tonumber(a), tonumber(b)
     if not (a and plausible(limit, a) and b < 2^53) then return {a = now, b = 0, c = 0} end
-    if b == 0 then return {a = math.max(now, a), b = 0, c = 0} end
-    if limit.requests == 0 then return {a = a, b = b, c = 0} end
+    if b == 0 or limit.requests == 0 then return {a = math.max(now, a), b = b, c = 0} end
     local steps = floordiv(math.max(now - a, 0), limit.quantum)
     if steps * limit.requests >= b then return {a = math.max(now, a), b = 0, c = 0} end
     return {a = a + steps * limit.quantum, b = b - steps * limit.requests, c = 0}

@@ -144,10 +144,10 @@ func (m *log) change(l limiter.Limit, now, n int64) {
 }
 
 // bucket gets a millionth of its limit at each tick, of which a period has a million. Ticks are counted from
-// when the bucket was last full; what is missing from it is exact.
+// when the bucket was last full or its limit 0; what is missing from it is exact.
 type bucket struct {
 	missing *big.Rat
-	full    int64 // when it was last full
+	full    int64 // when it was last full, or its limit 0
 	ticks   int64 // those since then that were seen
 	tick    int64
 }
@@ -160,7 +160,9 @@ func newBucket(period int64) *bucket {
 func (m *bucket) brought(l limiter.Limit, now int64) bucket {
 	b := *m
 	seen := m.full + m.ticks*m.tick
-	if l.Requests > 0 && m.missing.Sign() > 0 && now > seen {
+	if l.Requests == 0 { // nothing is got back for this time, under a later limit either
+		b.full, b.ticks = max(now, seen), 0
+	} else if m.missing.Sign() > 0 && now > seen {
 		b.ticks = (now - m.full) / m.tick
 		b.missing = new(big.Rat).Sub(m.missing, big.NewRat((b.ticks-m.ticks)*int64(l.Requests), 1e6))
 	}

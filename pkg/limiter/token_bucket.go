@@ -51,9 +51,8 @@ func rollTokenBucket(c counter) {
 	requests, row := int64(c.limit.Requests), c.row
 	steps := max(c.now-row.A, 0) / quantum(c.limit)
 	switch {
-	case row.B == 0:
+	case row.B == 0 || requests == 0: // a limit of 0 gives nothing back, now or later, for the time until now
 		row.A = max(c.now, row.A)
-	case requests == 0:
 	case steps >= ceilDiv(row.B, requests):
 		row.A, row.B = max(c.now, row.A), 0
 	default:
