@@ -57,18 +57,13 @@ const (
 func TestTwoProcessesOverOneRedisAdmitExactlyTheLimit(t *testing.T) {
 	redis := proctest.StartRedis(t)
 	l := newLoad(t, startServices(t, 2, "--redis="+redis.URL())...)
-	l.admitsExactly(admitted, asked, shopRequest("user"))
-	l.left(map[string]uint32{"user": 0})
-	l.tells(asked)
+	l.admitsExactlyTheLimit()
 }
 
 func TestTwoProcessesOverOneRedisChargeAllDescriptorsOfARequestOrNone(t *testing.T) {
 	redis := proctest.StartRedis(t)
 	l := newLoad(t, startServices(t, 2, "--redis="+redis.URL())...)
-	l.admitsExactly(admitted, asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
-		shopRequest("path", "user", "tenant"))
-	l.left(map[string]uint32{"user": 0, "path": 500, "tenant": 99_000})
-	l.tells(asked)
+	l.chargesAllOrNone()
 }
 
 // TestFourProcessesAdmitExactlyTheLimitOfEveryAlgorithm has periods so long that no window ends and no bucket
@@ -86,17 +81,12 @@ func TestFourProcessesAdmitExactlyTheLimitOfEveryAlgorithm(t *testing.T) {
 
 func TestOneProcessInMemoryAdmitsExactlyTheLimit(t *testing.T) {
 	l := newLoad(t, startServices(t, 1)...)
-	l.admitsExactly(admitted, asked, shopRequest("user"))
-	l.left(map[string]uint32{"user": 0})
-	l.tells(asked)
+	l.admitsExactlyTheLimit()
 }
 
 func TestOneProcessInMemoryChargesAllDescriptorsOfARequestOrNone(t *testing.T) {
 	l := newLoad(t, startServices(t, 1)...)
-	l.admitsExactly(admitted, asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
-		shopRequest("path", "user", "tenant"))
-	l.left(map[string]uint32{"user": 0, "path": 500, "tenant": 99_000})
-	l.tells(asked)
+	l.chargesAllOrNone()
 }
 
 func TestARedisThatForgetsItsScriptsUnderLoadLosesNoRequest(t *testing.T) {
@@ -260,6 +250,21 @@ func newLoad(t *testing.T, services ...*proctest.Service) *load {
 		}
 	}
 	return l
+}
+
+func (l *load) admitsExactlyTheLimit() {
+	l.Helper()
+	l.admitsExactly(admitted, asked, shopRequest("user"))
+	l.left(map[string]uint32{"user": 0})
+	l.tells(asked)
+}
+
+func (l *load) chargesAllOrNone() {
+	l.Helper()
+	l.admitsExactly(admitted, asked, shopRequest("user", "path", "tenant"), shopRequest("tenant", "path", "user"),
+		shopRequest("path", "user", "tenant"))
+	l.left(map[string]uint32{"user": 0, "path": 500, "tenant": 99_000})
+	l.tells(asked)
 }
 
 // admitsExactly sends so many requests, all kinds in turn, from all goroutines at once, and counts their

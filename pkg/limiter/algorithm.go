@@ -30,7 +30,7 @@ var kernels = [...]kernel{
 	SlidingWindow: slidingWindow,
 	SlidingLog:    slidingLog,
 	TokenBucket:   tokenBucket,
-	LeakyBucket:   leakyBucket,
+	LeakyBucket:   leakyBucket(),
 }
 
 // String is the algorithm's name in rule files.

@@ -128,11 +128,9 @@ func (c *call) matched(d *common.RateLimitDescriptor, entries []descriptors.Entr
 		c.domain.Prepare(entries)
 		m.rule = c.domain.Match(entries)
 	}
-	if m.rule != nil && m.rule.Exempt {
-		c.exempt = true
-	}
 	if m.rule != nil {
 		m.limits = m.rule.Limits
+		c.exempt = c.exempt || m.rule.Exempt
 	}
 	if d.GetLimit() != nil {
 		c.override(&m, d.GetLimit())
