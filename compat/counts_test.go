@@ -127,9 +127,9 @@ func (list samples) ruleStat(key, kind string) float64 {
 	case "domain_not_found": // names of domains that a client chooses are no labels
 		return list.sum("envoy_rls_unmatched_descriptors_total", "domain", "")
 	case "total_hits": // of what is replaced or unlimited the replaced service counts nothing
-		return own.sum(hits, "result", "ok", "over_limit", "shadow_over_limit", "refused_within_limit")
+		return own.sum(hits, "result", "ok", "near_limit", "over_limit", "shadow_over_limit", "refused_within_limit")
 	case "within_limit":
-		return own.sum(hits, "result", "ok")
+		return own.sum(hits, "result", "ok", "near_limit")
 	case "near_limit":
 		return own.like("near_limit")
 	case "over_limit":

@@ -11,20 +11,16 @@ import (
 	"net/http/pprof"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
 
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 	"github.com/envoy-rls/envoy-rls/pkg/memstore"
@@ -55,6 +51,7 @@ func (c *serveCommand) Run(s streams) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGHUP) // a wish to read the rules again, which happens all the time
+	tuneGC(int64(c.MemoryLimit))
 	srv, err := newServer(&c.settings, c.logger(s.err))
 	if err != nil {
 		return err
@@ -98,6 +95,9 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	events.StoreFailed = func(err error) {
 		count(err)
 		srv.failing.note(err)
+	}
+	events.Panicked = func(fault any, stack []byte) {
+		log.Error("a call failed by a fault in this program", "panic", fault, "stack", string(stack))
 	}
 	srv.service = rls.New(srv.store, s.serviceOptions(events))
 	srv.grpcHealth = health.NewServer()
@@ -173,9 +173,19 @@ const (
 	maxStreams = 1000
 )
 
+// What grpc-go takes for calls. A worker keeps the stack that it has grown, which a goroutine for each call would
+// grow anew; a call that finds no worker gets a goroutine.
+const (
+	streamWorkers    = 128
+	connectionBuffer = 64 << 10
+)
+
 func (srv *server) newGRPC() *grpc.Server {
 	g := grpc.NewServer(
-		grpc.UnaryInterceptor(srv.recoverPanic),
+		grpc.ForceServerCodecV2(rls.Codec{}),
+		grpc.NumStreamWorkers(streamWorkers),
+		grpc.ReadBufferSize(connectionBuffer),
+		grpc.WriteBufferSize(connectionBuffer),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		// By default grpc-go closes idle connections that are pinged, and all that are pinged often.
@@ -189,24 +199,10 @@ func (srv *server) newGRPC() *grpc.Server {
 			Time:                  30 * time.Second,
 		}),
 	)
-	ratelimit.RegisterRateLimitServiceServer(g, srv.service)
+	rls.Register(g, srv.service)
 	healthpb.RegisterHealthServer(g, srv.grpcHealth)
 	reflection.Register(g)
 	return g
-}
-
-// recoverPanic turns a fault of ours into an error of one call: one bad request must not end all others.
-func (srv *server) recoverPanic(
-	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
-) (resp any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			srv.log.Error("a call failed by a fault in this program", "method", info.FullMethod, "panic", r,
-				"stack", string(debug.Stack()))
-			err = status.Error(codes.Internal, "internal error")
-		}
-	}()
-	return handler(ctx, req)
 }
 
 func newHTTP(h http.Handler, log *slog.Logger) *http.Server {

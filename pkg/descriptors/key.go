@@ -38,12 +38,16 @@ type Counter struct {
 // overflowing values share has ! and the rule's path in place of entries. What would be longer than
 // maxPlainName is replaced by 128 bits of its SHA-256 behind #, where other names start with a digit.
 func (c Counter) AppendName(dst []byte, l *limiter.Limit) []byte {
-	dst = c.AppendValues(dst)
+	return AppendLimit(c.AppendValues(dst), l)
+}
+
+// AppendLimit appends the end of a counter's name, which tells the limits of a descriptor apart.
+func AppendLimit(dst []byte, l *limiter.Limit) []byte {
 	dst = append(append(dst, '/'), l.Algorithm.String()...)
 	return strconv.AppendInt(dst, int64(l.Period/time.Second), 10)
 }
 
-// AppendValues appends what all counters of the descriptor have in common.
+// AppendValues appends what the names of all counters of the descriptor begin with.
 func (c Counter) AppendValues(dst []byte) []byte {
 	start := len(dst)
 	dst = appendPart(dst, c.Domain)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,8 @@ type Metrics struct {
 	config, rules                        *prometheus.GaugeVec
 	reloadOK, reloadTime                 prometheus.Gauge
 
+	quick atomic.Pointer[handles]
+
 	mu     sync.Mutex
 	series map[series]bool            // of the rules in force
 	values map[series]map[string]bool // of those, the paths with values in them
@@ -55,7 +58,7 @@ type series struct {
 
 // results are all that a descriptor's result can be.
 var results = [...]rls.Result{
-	rls.ResultOK, rls.ResultOverLimit, rls.ResultShadowOverLimit, rls.ResultUnlimited, rls.ResultReplaced, rls.ResultExempt,
+	rls.ResultOK, rls.ResultNearLimit, rls.ResultOverLimit, rls.ResultShadowOverLimit, rls.ResultUnlimited, rls.ResultReplaced, rls.ResultExempt,
 }
 
 // latencyBuckets suit a caller that waits for 20 ms.
@@ -71,6 +74,7 @@ var batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128}
 // New returns metrics for a build of the given version.
 func New(version string) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), values: map[series]map[string]bool{}}
+	m.quick.Store(&handles{})
 	m.requests = m.counters("requests_total", "Calls answered.", "domain", "code")
 	m.decisions = m.counters("decisions_total", "Descriptors decided, by rule and result.", "domain", "rule", "result")
 	m.hits = m.counters("hits_total",
@@ -150,7 +154,13 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 			m.start(r, now)
 		}
 	}
+	before := m.quick.Swap(m.handlesOf(rules))
 	m.forget(now)
+	for key := range before.requests {
+		if rules.Domain(key.domain) == nil {
+			m.forgetDomain(key.domain)
+		}
+	}
 	m.reloadTime.SetToCurrentTime()
 	m.reloaded(good)
 }
@@ -171,6 +181,13 @@ func (m *Metrics) forget(now map[series]bool) {
 		delete(m.values, s)
 	}
 	m.series = now
+}
+
+// forgetDomain drops the series of a domain that no rules name any more.
+func (m *Metrics) forgetDomain(name string) {
+	for _, v := range []*prometheus.CounterVec{m.requests, m.unmatched, m.badOverrides, m.degraded, m.late} {
+		v.DeletePartialMatch(prometheus.Labels{"domain": name})
+	}
 }
 
 func (m *Metrics) drop(domain, path string) {
@@ -228,14 +245,6 @@ func (m *Metrics) start(r *descriptors.Rule, now map[series]bool) {
 	}
 	for i := range r.Limits {
 		now[series{r.Domain, r.Limits[i].Path}] = true
-		m.near.WithLabelValues(r.Domain, r.Limits[i].Path)
-		refused := rls.ResultOverLimit
-		if r.Limits[i].Shadow || r.Role == limiter.Shadow {
-			refused = rls.ResultShadowOverLimit
-		}
-		for _, result := range []rls.Result{rls.ResultOK, refused} {
-			m.decisions.WithLabelValues(r.Domain, r.Limits[i].Path, string(result))
-		}
 	}
 }
 
@@ -267,14 +276,18 @@ func (m *Metrics) Events() rls.Events {
 }
 
 func (m *Metrics) answered(a rls.Answered) {
-	label := "ok"
+	label := codeOK
 	switch {
 	case a.Code != codes.OK:
-		label = "error"
+		label = codeError
 	case a.OverLimit:
-		label = "over_limit"
+		label = codeOverLimit
 	}
-	m.requests.WithLabelValues(a.Domain, label).Inc()
+	if h := m.quick.Load().requests[request{a.Domain, label}]; h != nil {
+		h.Inc()
+	} else {
+		m.requests.WithLabelValues(a.Domain, label).Inc()
+	}
 	m.duration.Observe(a.Took.Seconds())
 	if a.Granted > 0 {
 		m.granted.Observe(a.Granted.Seconds())
@@ -290,19 +303,10 @@ func (m *Metrics) StoreCalled(requests int, took time.Duration) {
 	m.batchSize.Observe(float64(requests))
 }
 
-// resultRest is the part of a refused cost that would have fitted.
-const resultRest = "refused_within_limit"
-
 func (m *Metrics) decided(d rls.Decided) {
-	path := strings.ToValidUTF8(m.label(&d), "?")
-	m.decisions.WithLabelValues(d.Domain, path, string(d.Result)).Inc()
-	if d.Near > 0 {
-		m.near.WithLabelValues(d.Domain, path).Add(float64(d.Near))
+	if h := m.quick.Load().decisions[decision{d.Domain, d.Path, d.Result}]; h != nil && d.Values == "" {
+		h.count(&d)
+		return
 	}
-	told := d.Cost
-	if d.Over > 0 && d.Over < d.Cost {
-		told = d.Over
-		m.hits.WithLabelValues(d.Domain, path, resultRest).Add(float64(d.Cost - d.Over))
-	}
-	m.hits.WithLabelValues(d.Domain, path, string(d.Result)).Add(float64(told))
+	m.decision(d.Domain, strings.ToValidUTF8(m.label(&d), "?"), d.Result).count(&d)
 }

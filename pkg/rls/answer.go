@@ -6,62 +6,83 @@ import (
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// answer turns the decisions into a response.
-func (c *call) answer() *ratelimit.RateLimitResponse {
-	r := &ratelimit.RateLimitResponse{
-		OverallCode: code(c.batch.Allowed),
-		Statuses:    make([]*ratelimit.RateLimitResponse_DescriptorStatus, len(c.descriptors)),
-	}
+// The numbers of the fields that answers have, by message.
+const (
+	answerCode, answerStatus, answerHeader, answerMetadata     protowire.Number = 1, 2, 3, 6
+	statusCode, statusLimit, statusRemaining, statusReset      protowire.Number = 1, 2, 3, 4
+	limitRequests, limitUnit, limitName, limitMultiplier       protowire.Number = 1, 2, 3, 4
+	headerKey, headerValue, durationSeconds, wrappedMultiplier protowire.Number = 1, 2, 1, 1
+)
+
+// answer writes the decisions into the response.
+func (c *call) answer() {
+	c.response.varint(answerCode, code(c.batch.Allowed))
 	for i := range c.descriptors {
-		r.Statuses[i] = c.status(&c.descriptors[i])
+		c.status(&c.descriptors[i])
 	}
-	r.ResponseHeadersToAdd = c.headers()
+	c.headers()
 	if c.service.options.DynamicMetadata {
-		r.DynamicMetadata = c.metadata()
+		c.metadata()
 	}
-	return r
 }
 
-func code(ok bool) ratelimit.RateLimitResponse_Code {
+func code(ok bool) uint64 {
 	if ok {
-		return ratelimit.RateLimitResponse_OK
+		return uint64(ratelimit.RateLimitResponse_OK)
 	}
-	return ratelimit.RateLimitResponse_OVER_LIMIT
+	return uint64(ratelimit.RateLimitResponse_OVER_LIMIT)
 }
 
-// status is the answer for one descriptor, and tells the events of it.
-func (c *call) status(d *descriptor) *ratelimit.RateLimitResponse_DescriptorStatus {
+// status writes the answer for one descriptor, and tells the events of it.
+func (c *call) status(d *descriptor) {
 	c.tell(d)
-	s := &ratelimit.RateLimitResponse_DescriptorStatus{Code: ratelimit.RateLimitResponse_OK}
-	switch shown := c.shown(d); {
-	case shown != nil:
-		c.limited(s, d, shown)
+	start := c.response.open(answerStatus)
+	switch shown, ok := c.shown(d); {
+	case ok:
+		c.limited(d, shown)
 	case d.rule != nil && d.rule.Unlimited:
-		s.LimitRemaining = math.MaxUint32
+		c.response.varint(statusCode, code(true))
+		c.response.varint(statusRemaining, math.MaxUint32)
+	default:
+		c.response.varint(statusCode, code(true))
 	}
-	return s
+	c.response.close(start)
 }
 
-// limited fills in the status of a descriptor that was counted. A shadow rule's status stays OK and, unless
+// limited writes the status of a descriptor that was counted. A shadow rule's status stays OK and, unless
 // Compat is set, doesn't show its limit, since Envoy would tell clients of it.
-func (c *call) limited(s *ratelimit.RateLimitResponse_DescriptorStatus, d *descriptor, shown *shownLimit) {
+func (c *call) limited(d *descriptor, shown shownLimit) {
 	passes, shadow := c.passes(d), d.role() == limiter.Shadow
-	s.Code = code(passes || shadow)
-	if shown.decision.State == limiter.Undecided && passes || shadow && !c.service.options.Compat {
+	c.response.varint(statusCode, code(passes || shadow))
+	if shown.decision.State != limiter.Decided && passes || shadow && !c.service.options.Compat {
 		return
 	}
-	s.CurrentLimit = currentLimit(shown.limit)
-	s.LimitRemaining = shown.remaining()
+	c.currentLimit(shown.limit)
+	c.response.varint(statusRemaining, uint64(shown.remaining()))
 	if wait := shown.wait(); wait > 0 {
-		s.DurationUntilReset = durationpb.New(wait)
+		start := c.response.open(statusReset)
+		c.response.varint(durationSeconds, uint64(wait/time.Second))
+		c.response.close(start)
 	}
+}
+
+func (c *call) currentLimit(l *descriptors.Limit) {
+	start := c.response.open(statusLimit)
+	c.response.varint(limitRequests, uint64(l.Requests))
+	c.response.varint(limitUnit, uint64(l.Unit))
+	c.response.text(limitName, l.Name)
+	if l.Multiplier > 1 {
+		wrapped := c.response.open(limitMultiplier)
+		c.response.varint(wrappedMultiplier, uint64(l.Multiplier))
+		c.response.close(wrapped)
+	}
+	c.response.close(start)
 }
 
 // tell tells the events of a descriptor's limits.
@@ -103,11 +124,16 @@ func (c *call) decided(d *descriptor, i int) Decided {
 		result.Result = ResultOverLimit
 	}
 	switch {
+	case decision.State == limiter.Unasked:
+		result.Cost = 0
 	case decision.State != limiter.Decided || h.Cost <= 0:
 	case decision.Allowed && !decision.Charged && !c.service.options.Compat:
 		result.Cost = 0 // the request was refused elsewhere, and cost nothing here
 	default:
 		result.Over, result.Near = c.service.parts(h, decision)
+		if result.Result == ResultOK && result.Near > 0 {
+			result.Result = ResultNearLimit
+		}
 	}
 	return result
 }
@@ -159,21 +185,20 @@ type shownLimit struct {
 	decision *limiter.Decision
 }
 
-// shown is the descriptor's denying limit with the longest wait, else the one with the least room; nil if
-// none was counted.
-func (c *call) shown(d *descriptor) *shownLimit {
-	var best *shownLimit
+// shown is the descriptor's denying limit with the longest wait, else the one with the least room; ok is false if
+// none was asked.
+func (c *call) shown(d *descriptor) (best shownLimit, ok bool) {
 	for i := d.first; i < d.end; i++ {
-		s := &shownLimit{c.hitLimits[i], &c.batch.Decisions[i]}
-		if c.counts(d, i) && (best == nil || s.stricter(best)) {
-			best = s
+		s := shownLimit{c.hitLimits[i], &c.batch.Decisions[i]}
+		if c.counts(d, i) && (!ok || s.stricter(best)) {
+			best, ok = s, true
 		}
 	}
-	return best
+	return best, ok
 }
 
 // stricter orders by what a client should be told of first.
-func (s *shownLimit) stricter(than *shownLimit) bool {
+func (s shownLimit) stricter(than shownLimit) bool {
 	if s.decision.Allowed != than.decision.Allowed {
 		return !s.decision.Allowed
 	}
@@ -184,7 +209,7 @@ func (s *shownLimit) stricter(than *shownLimit) bool {
 }
 
 // remaining is how many hits are left; none to who was denied.
-func (s *shownLimit) remaining() uint32 {
+func (s shownLimit) remaining() uint32 {
 	if !s.decision.Allowed {
 		return 0
 	}
@@ -193,22 +218,10 @@ func (s *shownLimit) remaining() uint32 {
 
 // wait is how long until a denied client may try again, or until a passing one has its whole limit again,
 // in whole seconds, rounded up.
-func (s *shownLimit) wait() time.Duration {
+func (s shownLimit) wait() time.Duration {
 	wait := s.decision.ResetAfter
 	if !s.decision.Allowed {
 		wait = s.decision.RetryAfter
 	}
 	return (wait + time.Second - 1).Truncate(time.Second)
-}
-
-func currentLimit(l *descriptors.Limit) *ratelimit.RateLimitResponse_RateLimit {
-	r := &ratelimit.RateLimitResponse_RateLimit{
-		Name:            l.Name,
-		RequestsPerUnit: l.Requests,
-		Unit:            ratelimit.RateLimitResponse_RateLimit_Unit(l.Unit),
-	}
-	if l.Multiplier > 1 {
-		r.UnitMultiplier = wrapperspb.UInt32(l.Multiplier)
-	}
-	return r
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 	"unsafe"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -15,21 +13,21 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// call is one request on its way: matched, then decided, then answered. It is pooled.
+// call is one request on its way: read, matched, decided, and answered. It is pooled.
 type call struct {
 	service *Service
+	request request
 	began   time.Time
-	request *ratelimit.RateLimitRequest
 	rules   *descriptors.Ruleset
 	domain  *descriptors.Domain // nil: no rules name it
 
-	entries     []descriptors.Entry // of all descriptors
 	descriptors []descriptor
 	names       []byte // that the hits' keys alias
 	batch       limiter.Batch
 	exempt      bool                 // nothing is asked
 	replaced    []string             // names of limits that are not asked
 	hitLimits   []*descriptors.Limit // by hit of the batch
+	response    response
 }
 
 // descriptor is one of a request's descriptors and what it matched.
@@ -38,37 +36,58 @@ type descriptor struct {
 	entries    []descriptors.Entry
 	limits     []descriptors.Limit // empty: nothing to count
 	overridden bool                // limits are the request's own
-	overflow   bool                // it shares the counter of values that are too many
 	cost       int64
 	first, end int // its hits in the batch
 }
 
-func newCall(s *Service, req *ratelimit.RateLimitRequest, rules *descriptors.Ruleset) *call {
+func (s *Service) newCall() *call {
 	c, _ := s.calls.Get().(*call)
-	c.began = time.Now()
-	c.service, c.request, c.rules = s, req, rules
-	c.domain = rules.Domain(req.GetDomain())
-	c.batch.Flow = req.GetDomain()
+	c.service = s
 	return c
 }
 
-// release gives c back, with its buffers and without what they refer to.
+// maxKept is the longest request whose call is pooled: a few large ones must not hold memory for ever.
+const maxKept = 16 << 10
+
+// release gives c back, with its buffers and without what they refer to. A hit's key that aliases names is
+// not looked at again.
 func (c *call) release() {
 	pool := &c.service.calls
-	clear(c.entries)
+	if len(c.request.wire) > maxKept {
+		return
+	}
+	c.request.reset()
 	clear(c.descriptors)
 	clear(c.replaced)
 	clear(c.batch.Hits)
 	clear(c.hitLimits)
 	*c = call{
-		entries:     c.entries[:0],
+		request:     c.request,
 		descriptors: c.descriptors[:0],
 		replaced:    c.replaced[:0],
 		names:       c.names[:0],
 		hitLimits:   c.hitLimits[:0],
 		batch:       limiter.Batch{Hits: c.batch.Hits[:0], Decisions: c.batch.Decisions[:0]},
+		response:    c.response[:0],
 	}
 	pool.Put(c)
+}
+
+// run decides the request by the rules and writes the response. The error is a gRPC status.
+func (c *call) run(ctx context.Context, rules *descriptors.Ruleset) error {
+	if err := c.service.check(&c.request, rules); err != nil {
+		return err
+	}
+	c.rules, c.domain = rules, rules.Domain(c.request.domain)
+	c.batch.Flow = c.request.domain
+	if err := c.decide(ctx); err != nil {
+		return err
+	}
+	c.answer()
+	if wantsExplanation(ctx) {
+		c.explain(ctx)
+	}
+	return nil
 }
 
 // label is the domain for metrics.
@@ -107,33 +126,23 @@ func (c *call) decide(ctx context.Context) error {
 
 // match finds the rule and limits of each descriptor.
 func (c *call) match() {
-	list := c.request.GetDescriptors()
-	total := 0
-	for _, d := range list {
-		total += len(d.GetEntries())
-	}
-	c.entries = slices.Grow(c.entries, total) // so that it stays where descriptors point to
-	for _, d := range list {
-		first := len(c.entries)
-		for _, e := range d.GetEntries() {
-			c.entries = append(c.entries, descriptors.Entry{Key: e.GetKey(), Value: e.GetValue()})
-		}
-		c.descriptors = append(c.descriptors, c.matched(d, c.entries[first:]))
+	for i := range c.request.descriptors {
+		c.descriptors = append(c.descriptors, c.matched(&c.request.descriptors[i]))
 	}
 }
 
-func (c *call) matched(d *common.RateLimitDescriptor, entries []descriptors.Entry) descriptor {
-	m := descriptor{entries: entries, cost: cost(c.request, d)}
+func (c *call) matched(sent *sentDescriptor) descriptor {
+	m := descriptor{entries: c.request.entries[sent.first:sent.end], cost: c.request.cost(sent)}
 	if c.domain != nil {
-		c.domain.Prepare(entries)
-		m.rule = c.domain.Match(entries)
+		c.domain.Prepare(m.entries)
+		m.rule = c.domain.Match(m.entries)
 	}
 	if m.rule != nil {
 		m.limits = m.rule.Limits
 		c.exempt = c.exempt || m.rule.Exempt
 	}
-	if d.GetLimit() != nil {
-		c.override(&m, d.GetLimit())
+	if sent.limited {
+		c.override(&m, &sent.limit)
 	}
 	if m.rule == nil && !m.overridden {
 		c.service.events.Unmatched(c.label())
@@ -143,13 +152,13 @@ func (c *call) matched(d *common.RateLimitDescriptor, entries []descriptors.Entr
 
 // cost is what a descriptor costs: its own hits_addend if it has one, where 0 looks, else the request's,
 // where 0 counts as 1. What no limit can admit is cut to limiter.MaxCost.
-func cost(req *ratelimit.RateLimitRequest, d *common.RateLimitDescriptor) int64 {
-	n := uint64(max(req.GetHitsAddend(), 1))
-	if own := d.GetHitsAddend(); own != nil {
-		n = own.GetValue()
+func (r *request) cost(d *sentDescriptor) int64 {
+	n := uint64(max(r.hitsAddend, 1))
+	if d.ownHits {
+		n = d.hits
 	}
 	hits := int64(min(n, limiter.MaxCost))
-	if d.GetIsNegativeHits() {
+	if d.negative {
 		return -hits
 	}
 	return hits
@@ -180,7 +189,7 @@ func (c *call) makeHits() {
 	group := uint16(0)
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
-		c.bound(d)
+		values := c.values(d)
 		d.first = len(c.batch.Hits)
 		for l := range d.limits {
 			limit := &d.limits[l]
@@ -191,6 +200,7 @@ func (c *call) makeHits() {
 				group++
 			}
 			c.batch.Hits = append(c.batch.Hits, c.hit(d, group, limit))
+			c.batch.Hits[len(c.batch.Hits)-1].Key = c.name(values, limit)
 			c.hitLimits = append(c.hitLimits, limit)
 		}
 		d.end = len(c.batch.Hits)
@@ -205,7 +215,6 @@ func (c *call) makeHits() {
 
 func (c *call) hit(d *descriptor, group uint16, l *descriptors.Limit) limiter.Hit {
 	h := limiter.Hit{
-		Key:      c.name(d, &l.Limit),
 		Limit:    &l.Limit,
 		Cost:     d.cost,
 		Group:    group,
@@ -230,23 +239,26 @@ func (c *call) hit(d *descriptor, group uint16, l *descriptors.Limit) limiter.Hi
 	return h
 }
 
-func (c *call) counter(d *descriptor) descriptors.Counter {
-	return descriptors.Counter{Domain: c.request.GetDomain(), Entries: d.entries, Rule: d.rule, Overflow: d.overflow}
-}
-
-// bound lets values that are too many for their rule share a counter.
-func (c *call) bound(d *descriptor) {
-	if d.rule == nil || !d.rule.Bounded() {
-		return
+// values appends to c.names what the names of d's counters have in common, and returns where that is. Values that
+// are too many for their rule share a counter.
+func (c *call) values(d *descriptor) (values span) {
+	if len(d.limits) == 0 {
+		return span{}
 	}
-	first := len(c.names)
-	c.names = c.counter(d).AppendValues(c.names)
-	d.overflow = d.rule.Overflows(c.names[first:], c.began)
-	c.names = c.names[:first]
-	if d.overflow {
+	counter := descriptors.Counter{Domain: c.request.domain, Entries: d.entries, Rule: d.rule}
+	values.first = len(c.names)
+	c.names = counter.AppendValues(c.names)
+	if d.rule != nil && d.rule.Overflows(c.names[values.first:], c.began) {
+		counter.Overflow = true
+		c.names = counter.AppendValues(c.names[:values.first])
 		c.service.events.Overflow(d.rule.Domain, d.rule.Path)
 	}
+	values.end = len(c.names)
+	return values
 }
+
+// span is a part of call.names.
+type span struct{ first, end int }
 
 func (d *descriptor) role() limiter.Role {
 	if d.rule == nil {
@@ -255,12 +267,16 @@ func (d *descriptor) role() limiter.Role {
 	return d.rule.Role
 }
 
-// name is the counter's name. It aliases c.names: where that moves as it grows, earlier names keep the old
-// place.
-func (c *call) name(d *descriptor, l *limiter.Limit) string {
-	first := len(c.names)
-	c.names = c.counter(d).AppendName(c.names, l)
-	return unsafe.String(&c.names[first], len(c.names)-first)
+// name is the name of the counter under limit l. It aliases c.names: where that moves as it grows, earlier names
+// keep the old place.
+func (c *call) name(values span, l *descriptors.Limit) string {
+	if values.end != len(c.names) { // another limit's name stands behind the values
+		first := len(c.names)
+		c.names = append(c.names, c.names[values.first:values.end]...)
+		values.first = first
+	}
+	c.names = descriptors.AppendLimit(c.names, &l.Limit)
+	return unsafe.String(&c.names[values.first], len(c.names)-values.first)
 }
 
 // degrade lets the failure policies answer for what the store couldn't decide. A denial is an answer

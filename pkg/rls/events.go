@@ -14,6 +14,7 @@ type Result string
 // The results.
 const (
 	ResultOK              Result = "ok"
+	ResultNearLimit       Result = "near_limit" // it passed, and some of it beyond Options.NearRatio of the limit
 	ResultOverLimit       Result = "over_limit"
 	ResultShadowOverLimit Result = "shadow_over_limit"
 	ResultUnlimited       Result = "unlimited"
@@ -66,6 +67,8 @@ type Events struct {
 	Degraded func(domain string, policy limiter.FailurePolicy)
 	// StoreFailed is told of each error of the store.
 	StoreFailed func(err error)
+	// Panicked is told of a fault in this program that failed a call over gRPC, and where it was.
+	Panicked func(fault any, stack []byte)
 }
 
 // filled returns e with functions that do nothing in place of nil.
@@ -90,6 +93,9 @@ func (e Events) filled() Events {
 	}
 	if e.StoreFailed == nil {
 		e.StoreFailed = func(error) {}
+	}
+	if e.Panicked == nil {
+		e.Panicked = func(any, []byte) {}
 	}
 	return e
 }

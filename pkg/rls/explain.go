@@ -37,14 +37,14 @@ func (c *call) explanation(d *descriptor) string {
 	case d.rule != nil && d.rule.Role == limiter.Shadow:
 		return d.rule.Path + "  shadow_mode: never refused" + c.wouldDeny(d)
 	case d.rule != nil:
-		if shown := c.shown(d); shown != nil {
+		if shown, ok := c.shown(d); ok {
 			return shown.limit.Path
 		}
 		return d.rule.Path
 	case d.overridden:
 		return "override"
 	}
-	return c.rules.Unmatched(c.request.GetDomain(), d.entries)
+	return c.rules.Unmatched(c.request.domain, d.entries)
 }
 
 // wouldDeny says whether a shadow rule is over its limit.

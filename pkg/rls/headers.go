@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
@@ -20,43 +18,50 @@ type HeaderOptions struct {
 	Rule string
 }
 
-// headers returns the headers to add, for the limit that a client should be told of: of a refused request
+// headers writes the headers to add, for the limit that a client should be told of: of a refused request
 // the refusing one with the longest wait, else the one with the least room. Shadow rules are never told of.
-func (c *call) headers() []*core.HeaderValue {
+func (c *call) headers() {
 	o := &c.service.options.Headers
 	if *o == (HeaderOptions{}) {
-		return nil
+		return
 	}
 	d, shown := c.strictest()
-	if shown == nil || shown.decision.State != limiter.Decided {
-		return nil
+	if d == nil || shown.decision.State != limiter.Decided {
+		return
 	}
-	wait := strconv.FormatInt(int64(shown.wait()/time.Second), 10)
-	var list []*core.HeaderValue
-	add := func(name, value string) {
-		if name != "" {
-			list = append(list, &core.HeaderValue{Key: name, Value: value})
-		}
-	}
-	add(o.Limit, strconv.FormatUint(uint64(shown.limit.Requests), 10))
-	add(o.Remaining, strconv.FormatUint(uint64(shown.remaining()), 10))
-	add(o.Reset, wait)
+	wait := int64(shown.wait() / time.Second)
+	c.numberHeader(o.Limit, int64(shown.limit.Requests))
+	c.numberHeader(o.Remaining, int64(shown.remaining()))
+	c.numberHeader(o.Reset, wait)
 	if !c.batch.Allowed {
-		add(o.RetryAfter, wait)
-		add(o.Rule, ruleName(d, shown))
+		c.numberHeader(o.RetryAfter, wait)
+		c.header(o.Rule, ruleName(d, shown))
 	}
-	return list
+}
+
+func (c *call) numberHeader(name string, value int64) {
+	var digits [20]byte
+	c.header(name, string(strconv.AppendInt(digits[:0], value, 10)))
+}
+
+// header writes a header, unless it has no name.
+func (c *call) header(name, value string) {
+	if name == "" {
+		return
+	}
+	start := c.response.open(answerHeader)
+	c.response.text(headerKey, name)
+	c.response.text(headerValue, value)
+	c.response.close(start)
 }
 
 // strictest is the descriptor whose limit a client should be told of. An enforced denial comes before that
 // of a quota, which may not have refused anything.
-func (c *call) strictest() (*descriptor, *shownLimit) {
-	var best *descriptor
-	var bestShown *shownLimit
+func (c *call) strictest() (best *descriptor, bestShown shownLimit) {
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
-		shown := c.shown(d)
-		if shown == nil || d.role() == limiter.Shadow || c.excused(d, shown) {
+		shown, ok := c.shown(d)
+		if !ok || d.role() == limiter.Shadow || c.excused(d, shown) {
 			continue
 		}
 		if best == nil || shown.stricter(bestShown) {
@@ -67,12 +72,12 @@ func (c *call) strictest() (*descriptor, *shownLimit) {
 }
 
 // excused tells whether a denial refused nothing: that of a quota in a request that was admitted.
-func (c *call) excused(d *descriptor, shown *shownLimit) bool {
+func (c *call) excused(d *descriptor, shown shownLimit) bool {
 	return c.batch.Allowed && d.role() == limiter.Quota && !shown.decision.Allowed
 }
 
 // ruleName names what refused: a limit's own name, else its rule's path, else what the request brought.
-func ruleName(d *descriptor, shown *shownLimit) string {
+func ruleName(d *descriptor, shown shownLimit) string {
 	switch {
 	case shown.limit.Name != "":
 		return shown.limit.Name

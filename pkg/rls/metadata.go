@@ -4,20 +4,27 @@ import (
 	"strings"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// metadata is the answer's dynamic metadata, by the field names of the service that this one replaces: the
+// metadata writes the answer's dynamic metadata, by the field names of the service that this one replaces: the
 // request as it came, and the metadata of the rules whose descriptors passed.
-func (c *call) metadata() *structpb.Struct {
-	list := make([]any, len(c.descriptors))
-	for i, d := range c.request.GetDescriptors() {
-		list[i] = descriptorMetadata(d)
+func (c *call) metadata() {
+	sent := request{wire: c.request.wire} // read anew: c's own values have been prepared
+	if sent.unmarshal() != nil {
+		return // it was read before, so this can't be
 	}
-	m := map[string]any{"domain": c.request.GetDomain(), "descriptors": list}
-	if n := c.request.GetHitsAddend(); n != 0 {
+	list := make([]any, len(sent.descriptors))
+	for i := range sent.descriptors {
+		list[i] = sent.descriptorMetadata(&sent.descriptors[i])
+	}
+	m := map[string]any{"domain": c.request.domain, "descriptors": list}
+	if n := c.request.hitsAddend; n != 0 {
 		m["hitsAddend"] = float64(n)
 	}
 	if rules := c.ruleMetadata(); len(rules) > 0 {
@@ -25,22 +32,35 @@ func (c *call) metadata() *structpb.Struct {
 	}
 	s, err := structpb.NewStruct(m)
 	if err != nil {
-		return nil // a text that is not UTF-8, which protobuf refuses in requests
+		return // a text that is not UTF-8, which no request and no rule file has
 	}
-	return s
+	start := c.response.open(answerMetadata)
+	if b, err := (proto.MarshalOptions{}).MarshalAppend(c.response, s); err == nil {
+		c.response = b
+	}
+	c.response.close(start)
 }
 
-func descriptorMetadata(d *common.RateLimitDescriptor) map[string]any {
-	entries := make([]any, len(d.GetEntries()))
-	for i, e := range d.GetEntries() {
-		entries[i] = e.GetKey() + "=" + e.GetValue()
+func (r *request) descriptorMetadata(d *sentDescriptor) map[string]any {
+	entries := make([]any, 0, d.end-d.first)
+	for _, e := range r.entries[d.first:d.end] {
+		entries = append(entries, e.Key+"="+e.Value)
 	}
 	m := map[string]any{"entries": entries}
-	if own := d.GetHitsAddend(); own != nil {
-		m["hitsAddend"] = float64(own.GetValue())
+	if d.ownHits {
+		m["hitsAddend"] = float64(d.hits)
 	}
-	if l := d.GetLimit(); l != nil {
-		m["limit"] = strings.TrimSpace(l.String())
+	if d.limited {
+		m["limit"] = strings.TrimSpace(d.limit.message().String())
+	}
+	return m
+}
+
+// message is l in the generated code's type.
+func (l *sentLimit) message() *common.RateLimitDescriptor_RateLimitOverride {
+	m := &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: l.requests, Unit: typev3.RateLimitUnit(l.unit)}
+	if l.hasMultiplier {
+		m.UnitMultiplier = wrapperspb.UInt32(l.multiplier)
 	}
 	return m
 }

@@ -3,7 +3,6 @@ package rls
 import (
 	"math"
 
-	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
@@ -12,7 +11,7 @@ import (
 // override puts the limit that a request brings along in the place of the rule's number, unit and
 // multiplier; the rule keeps its name, role and policies. A limit that can't be used, such as one without a
 // unit, is ignored. A descriptor without entries has no limit, whatever it brings.
-func (c *call) override(d *descriptor, o *common.RateLimitDescriptor_RateLimitOverride) {
+func (c *call) override(d *descriptor, o *sentLimit) {
 	compat := c.service.options.Compat
 	if len(d.entries) == 0 && !compat || c.domain == nil && compat {
 		return
@@ -32,9 +31,7 @@ func (c *call) override(d *descriptor, o *common.RateLimitDescriptor_RateLimitOv
 }
 
 // broughtAlong is the limit of o. ok is false if it can't be used.
-func (c *call) broughtAlong(
-	rule *descriptors.Rule, o *common.RateLimitDescriptor_RateLimitOverride,
-) (l descriptors.Limit, ok bool) {
+func (c *call) broughtAlong(rule *descriptors.Rule, o *sentLimit) (l descriptors.Limit, ok bool) {
 	l.Algorithm = c.service.options.Defaults.Algorithm
 	if rule != nil {
 		l.Path = rule.Path
@@ -42,16 +39,16 @@ func (c *call) broughtAlong(
 			l = rule.Limits[0]
 		}
 	}
-	l.Requests = o.GetRequestsPerUnit()
+	l.Requests = o.requests
 	if !l.OwnBurst && l.Algorithm.HasBurst() {
 		l.Burst = l.Requests
 	}
-	l.Unit = descriptors.Unit(min(uint32(o.GetUnit()), math.MaxUint8))
+	l.Unit = descriptors.Unit(min(uint32(o.unit), math.MaxUint8))
 	l.Multiplier = 1
-	if o.GetUnitMultiplier() != nil {
-		l.Multiplier = o.GetUnitMultiplier().GetValue()
+	if o.hasMultiplier {
+		l.Multiplier = o.multiplier
 	}
-	_, named := typev3.RateLimitUnit_name[int32(o.GetUnit())]
+	_, named := typev3.RateLimitUnit_name[o.unit]
 	l.Period, ok = l.Unit.Period(l.Multiplier)
 	return l, ok && named && l.Multiplier != 0 && l.Limit.Validate() == nil
 }

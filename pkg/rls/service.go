@@ -9,6 +9,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
@@ -65,51 +66,52 @@ func (s *Service) Rules() *descriptors.Ruleset { return s.rules.Load() }
 
 // ShouldRateLimit implements RateLimitService. Its errors carry gRPC codes: InvalidArgument for a request
 // that is wrong (Unknown if Compat is set), Unavailable while there are no rules, and when the store fails
-// and a rule wants the caller to decide.
+// and a rule wants the caller to decide. Register's way is the quicker one.
 func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
-	ended := Answered{}
-	began := time.Now()
-	if deadline, ok := ctx.Deadline(); ok {
-		ended.Granted = deadline.Sub(began)
-	}
-	answer, err := s.answer(ctx, req, &ended)
-	ended.Code, ended.Took, ended.Late = status.Code(err), time.Since(began), ctx.Err() != nil
-	ended.OverLimit = answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-	s.events.Answered(ended)
-	return answer, err
-}
-
-func (s *Service) answer(
-	ctx context.Context, req *ratelimit.RateLimitRequest, ended *Answered,
-) (*ratelimit.RateLimitResponse, error) {
-	rules := s.rules.Load()
-	if err := s.check(req, rules); err != nil {
-		return nil, err
-	}
-	c := newCall(s, req, rules)
+	c := s.newCall()
 	defer c.release()
-	ended.Domain = c.label()
-	if err := c.decide(ctx); err != nil {
+	var err error
+	if c.request.wire, err = (proto.MarshalOptions{}).MarshalAppend(c.request.wire, req); err != nil {
+		return nil, s.errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := c.request.unmarshal(); err != nil {
+		return nil, s.errorf(codes.Internal, "reading the request: %v", err)
+	}
+	if err := s.answer(ctx, c); err != nil {
 		return nil, err
 	}
-	answer := c.answer()
-	if wantsExplanation(ctx) {
-		c.explain(ctx)
+	answer := &ratelimit.RateLimitResponse{}
+	if err := proto.Unmarshal(c.response, answer); err != nil {
+		return nil, s.errorf(codes.Internal, "reading the answer: %v", err)
 	}
 	return answer, nil
 }
 
+// answer answers the request of c, and tells the events of it. The error is a gRPC status.
+func (s *Service) answer(ctx context.Context, c *call) error {
+	c.began = time.Now()
+	ended := Answered{}
+	if deadline, ok := ctx.Deadline(); ok {
+		ended.Granted = deadline.Sub(c.began)
+	}
+	err := c.run(ctx, s.rules.Load())
+	ended.Domain, ended.Code, ended.OverLimit = c.label(), status.Code(err), err == nil && !c.batch.Allowed
+	ended.Took, ended.Late = time.Since(c.began), ctx.Err() != nil
+	s.events.Answered(ended)
+	return err
+}
+
 // check tells what is wrong with a request before it is looked at; the texts are those of the service that
 // this one replaces.
-func (s *Service) check(req *ratelimit.RateLimitRequest, rules *descriptors.Ruleset) error {
+func (s *Service) check(req *request, rules *descriptors.Ruleset) error {
 	switch {
 	case rules == nil:
 		return s.errorf(codes.Unavailable, "no rate limit configuration loaded")
-	case req.GetDomain() == "":
+	case req.domain == "":
 		return s.errorf(codes.InvalidArgument, "rate limit domain must not be empty")
-	case len(req.GetDomain()) > MaxDomain:
-		return s.errorf(codes.InvalidArgument, "the rate limit domain has %d bytes; at most %d are allowed", len(req.GetDomain()), MaxDomain)
-	case len(req.GetDescriptors()) == 0:
+	case len(req.domain) > MaxDomain:
+		return s.errorf(codes.InvalidArgument, "the rate limit domain has %d bytes; at most %d are allowed", len(req.domain), MaxDomain)
+	case len(req.descriptors) == 0:
 		return s.errorf(codes.InvalidArgument, "rate limit descriptor list must not be empty")
 	}
 	return nil

@@ -353,7 +353,7 @@ func TestTheLimitsOfAListAreDecidedTogether(t *testing.T) {
 	}
 	// Refused requests cost nothing under the day's limit, which a longer wait tells of once it refuses, too.
 	expect(t, s, request(costing(descriptor("tenant=t"), 8)), "OVER_LIMIT: OVER_LIMIT 0/10 13h59m49s")
-	for _, want := range []string{"d.tenant/tried ok 1", "d.tenant/tried shadow_over_limit 5", "d.tenant/day ok 5", "d.tenant/3-per-minute ok 3"} {
+	for _, want := range []string{"d.tenant/tried near_limit 1", "d.tenant/tried shadow_over_limit 5", "d.tenant/day ok 5", "d.tenant/3-per-minute ok 2", "d.tenant/3-per-minute near_limit 1"} {
 		path, n, _ := strings.Cut(want, " ")
 		result, count, _ := strings.Cut(n, " ")
 		if fmt.Sprint(results[path+" "+result]) != count {
