@@ -7,7 +7,6 @@ import (
 	"hash/maphash"
 	"math"
 	"math/bits"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,13 +19,7 @@ const DefaultMemoryLimit = 256 << 20
 
 const (
 	shardCount = 256
-	// swept is how many counters of a shard are looked at, in search of stale ones, for each new one.
-	swept = 4
-	// sampled is how many are looked at to find one that can go.
-	sampled = 16
-	// counterSize is about what a counter takes beside the bytes of its name: its row, the name's header, and
-	// its place in a map that is on average three quarters full.
-	counterSize = 160
+	micro      = 1_000_000 // µs in a second
 )
 
 // Options are a Store's settings. The zero value is a good choice.
@@ -62,23 +55,6 @@ type Store struct {
 	works       sync.Pool // of *work
 }
 
-type shard struct {
-	mu sync.Mutex
-	// counters holds pointers, since assigning to a key that is there would make the map keep the caller's
-	// copy of the key.
-	counters map[string]*row
-	size     int // bytes, by sizeOf
-}
-
-// row is a counter that is kept.
-type row struct {
-	limiter.Row
-	limit   *limiter.Limit // that it was last charged under
-	expires int64          // µs; from then on the counter is as good as new
-}
-
-func sizeOf(key string, r *row) int { return counterSize + len(key) + 8*len(r.Log) }
-
 // New returns an empty Store.
 func New(o Options) *Store {
 	s := &Store{now: o.Now, maxPerShard: o.MemoryLimit, seed: maphash.MakeSeed()}
@@ -90,9 +66,6 @@ func New(o Options) *Store {
 		s.maxPerShard = DefaultMemoryLimit
 	}
 	s.maxPerShard /= shardCount
-	for i := range s.shards {
-		s.shards[i].counters = map[string]*row{}
-	}
 	return s
 }
 
@@ -106,7 +79,7 @@ func (s *Store) Len() int {
 	n := 0
 	for i := range s.shards {
 		s.shards[i].mu.Lock()
-		n += len(s.shards[i].counters)
+		n += s.shards[i].count
 		s.shards[i].mu.Unlock()
 	}
 	return n
@@ -134,7 +107,7 @@ func (s *Store) Decide(_ context.Context, b *limiter.Batch) error {
 type work struct {
 	hashes []uint64       // by hit
 	first  []int          // by hit, the first hit of the same counter
-	known  []*row         // by hit, at first hits the counter if it is kept
+	known  []int          // by hit, at first hits the number of the counter in its shard, or -1
 	own    []limiter.Row  // by hit, at first hits a copy of the counter
 	rows   []*limiter.Row // by hit, into own
 }
@@ -142,7 +115,7 @@ type work struct {
 func (w *work) begin(s *Store, b *limiter.Batch) {
 	n := len(b.Hits)
 	if cap(w.rows) < n {
-		*w = work{make([]uint64, n), make([]int, n), make([]*row, n), make([]limiter.Row, n), make([]*limiter.Row, n)}
+		*w = work{make([]uint64, n), make([]int, n), make([]int, n), make([]limiter.Row, n), make([]*limiter.Row, n)}
 	}
 	w.hashes, w.first, w.known, w.own, w.rows = w.hashes[:n], w.first[:n], w.known[:n], w.own[:n], w.rows[:n]
 	for i := range b.Hits {
@@ -165,92 +138,46 @@ func (w *work) load(s *Store, b *limiter.Batch) {
 			continue
 		}
 		w.own[i] = limiter.Row{}
-		if w.known[i] = s.shard(w.hashes[i]).counters[b.Hits[i].Key]; w.known[i] != nil {
-			w.own[i] = w.known[i].Row
+		sh := s.shard(w.hashes[i])
+		if w.known[i] = sh.find(slotHash(w.hashes[i]), b.Hits[i].Key); w.known[i] >= 0 {
+			w.own[i] = sh.row(sh.at(w.known[i]))
 		}
 	}
 }
 
 // save writes the counters that were charged, and only those. A give-back makes no counter. Those that are
-// kept already come first, since making room for new ones looks at until when the others matter.
+// kept already come first, since making room for new ones moves counters and looks at until when they matter.
 func (w *work) save(s *Store, b *limiter.Batch, now int64) {
 	for i := range b.Hits {
-		if r := w.known[w.first[i]]; r != nil && b.Decisions[i].Charged {
-			sh := s.shard(w.hashes[i])
-			sh.size += 8 * (len(w.rows[i].Log) - len(r.Log))
-			*r = row{*w.rows[i], b.Hits[i].Limit, limiter.Expires(b.Hits[i].Limit, w.rows[i], now)}
+		if n := w.known[w.first[i]]; n >= 0 && b.Decisions[i].Charged {
+			sh, l := s.shard(w.hashes[i]), b.Hits[i].Limit
+			sh.set(sh.at(n), w.rows[i], l, limiter.Expires(l, w.rows[i], now))
 		}
 	}
 	for i := range b.Hits {
-		h, d := &b.Hits[i], &b.Decisions[i]
-		f := w.first[i]
-		if w.known[f] != nil || h.Cost <= 0 || !d.Charged {
+		h, f := &b.Hits[i], w.first[i]
+		if w.known[f] >= 0 || h.Cost <= 0 || !b.Decisions[i].Charged {
 			continue
 		}
-		sh := s.shard(w.hashes[f])
-		r := &row{w.own[f], h.Limit, limiter.Expires(h.Limit, &w.own[f], now)}
-		s.makeRoom(sh, sizeOf(h.Key, r), now)
-		w.known[f] = r
-		sh.counters[strings.Clone(h.Key)] = r
-		sh.size += sizeOf(h.Key, r)
+		w.known[f] = math.MaxInt // it is there now
+		s.add(w.hashes[f], h, &w.own[f], now)
 	}
-	clear(w.known)
+	clear(w.own) // of logs
 }
 
-// makeRoom drops the stale ones of a few counters, and of the others those with most room left until there is
-// space for size bytes. Since maps are walked from a random place, each new counter pays for a share of the
-// sweeping, and nothing ever scans them all.
-func (s *Store) makeRoom(sh *shard, size int, now int64) {
-	sh.sweep(now)
-	for sh.size+size > s.maxPerShard && len(sh.counters) > 0 {
-		victim, room := sh.mostRoom(now)
-		sh.drop(victim)
-		switch {
-		case room == math.MaxInt64:
-			s.stale.Add(1)
-		case room > 0:
-			s.withRoom.Add(1)
-		default:
-			s.denying.Add(1)
-		}
-	}
+// add adds the counter of h.
+func (s *Store) add(hash uint64, h *limiter.Hit, r *limiter.Row, now int64) {
+	sh := s.shard(hash)
+	s.makeRoom(sh, counterSize+len(h.Key)+8*len(r.Log), now)
+	c := sh.table.add(slotHash(hash), h.Key)
+	sh.table.set(c, r, h.Limit, limiter.Expires(h.Limit, r, now))
+	sh.size += sh.sizeOf(c)
 }
 
-// sweep drops the stale ones of a few counters: more than one, so that they are found faster than others come.
-func (sh *shard) sweep(now int64) {
-	seen := 0
-	for key, r := range sh.counters {
-		if r.expires <= now {
-			sh.drop(key)
-		}
-		if seen++; seen == swept {
-			return
-		}
-	}
-}
+// slotHash is the part of a name's hash that its shard goes by.
+func slotHash(hash uint64) uint32 { return uint32(hash >> 32) }
 
-// mostRoom returns, of a few counters, a stale one, else the one with most room.
-func (sh *shard) mostRoom(now int64) (victim string, room int64) {
-	seen := 0
-	for key, r := range sh.counters {
-		if r.expires <= now {
-			return key, math.MaxInt64
-		}
-		copied := r.Row
-		if left := limiter.Room(r.limit, &copied, now); seen == 0 || left > room {
-			victim, room = key, left
-		}
-		if seen++; seen == sampled {
-			break
-		}
-	}
-	return victim, room
-}
-
-func (sh *shard) drop(key string) {
-	sh.size -= sizeOf(key, sh.counters[key])
-	delete(sh.counters, key)
-}
+func (s *Store) slotHash(key string) uint32 { return slotHash(maphash.String(s.seed, key)) }
 
 func (s *Store) shard(hash uint64) *shard { return &s.shards[hash%shardCount] }
 

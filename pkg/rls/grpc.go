@@ -18,13 +18,16 @@ import (
 // messages that interceptors see on the way are not those of the generated code.
 func Register(g grpc.ServiceRegistrar, s *Service) {
 	desc := ratelimit.RateLimitService_ServiceDesc
-	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: s.handle}}
+	handler := func(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+		return s.handle(ctx, decode, intercept)
+	}
+	desc.Methods = []grpc.MethodDesc{{MethodName: "ShouldRateLimit", Handler: handler}}
 	g.RegisterService(&desc, s)
 }
 
 // handle is ShouldRateLimit over gRPC. Codec releases the call that it answers with.
 func (s *Service) handle(
-	_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor,
+	ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor,
 ) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil { // one bad request must not end all others

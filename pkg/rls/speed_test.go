@@ -85,7 +85,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				answer, err := s.handle(nil, ctx, decode, nil)
+				answer, err := s.handle(ctx, decode, nil)
 				if err != nil {
 					b.Fatal(err)
 				}
