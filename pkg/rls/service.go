@@ -38,6 +38,10 @@ type Options struct {
 	Compat bool
 	// Events are told what happens.
 	Events Events
+	// Now is the clock by which calls take their time, and by which periods end for the bound on a rule's
+	// distinct values; nil is time.Now. It must be safe for concurrent use. What is counted goes by the store's
+	// clock.
+	Now func() time.Time
 }
 
 // Service implements RateLimitService over a Store. Any number of goroutines may use it.
@@ -53,6 +57,9 @@ type Service struct {
 
 // New returns a Service without rules: until SetRules, every call fails.
 func New(store limiter.Store, o Options) *Service {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Service{
 		store: store, options: o, events: o.Events.filled(), calls: sync.Pool{New: func() any { return new(call) }},
 	}
@@ -89,14 +96,14 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitR
 
 // answer answers the request of c, and tells the events of it. The error is a gRPC status.
 func (s *Service) answer(ctx context.Context, c *call) error {
-	c.began = time.Now()
+	c.began = s.options.Now()
 	ended := Answered{}
 	if deadline, ok := ctx.Deadline(); ok {
 		ended.Granted = deadline.Sub(c.began)
 	}
 	err := c.run(ctx, s.rules.Load())
 	ended.Domain, ended.Code, ended.OverLimit = c.label(), status.Code(err), err == nil && !c.batch.Allowed
-	ended.Took, ended.Late = time.Since(c.began), ctx.Err() != nil
+	ended.Took, ended.Late = s.options.Now().Sub(c.began), ctx.Err() != nil
 	s.events.Answered(ended)
 	return err
 }
