@@ -12,7 +12,7 @@ RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
 COPY --from=build /out/bin/ /bin/
-COPY config/ /etc/envoy-rls/rules/
+COPY config/demo.yaml /etc/envoy-rls/rules/
 # nobody, by number: scratch has no /etc/passwd, and Kubernetes' runAsNonRoot looks at numbers only.
 USER 65534:65534
 # gRPC, HTTP (health and metrics), admin (loopback unless told otherwise)
