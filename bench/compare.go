@@ -16,10 +16,14 @@ import (
 // Compare is the subcommand that measures servers side by side.
 type Compare struct {
 	Binary    string        `help:"The envoy-rls program." required:"" type:"existingfile"`
-	Rounds    int           `help:"How often each server is started and measured." default:"3"`
-	Duration  time.Duration `help:"Length of the measured part of a trial." default:"3s"`
-	Scenarios []string      `help:"What is sent: some of ${scenarios}." default:"${scenarios}"`
+	Also      []Binary      `help:"Another build of envoy-rls to measure beside it, as name=path. Repeatable." sep:"none"`
+	Rounds    int           `help:"How often each server is started and measured in each scenario." default:"5"`
+	Within    time.Duration `help:"No round begins that would end later than this after the start; the first always does. 0 sets no bound." default:"9m30s"`
+	Duration  time.Duration `help:"Length of the measured part of a trial." default:"2500ms"`
+	Scenarios []string      `help:"What is sent: some of ${scenarios}, or of ${shapes}." default:"${scenarios}"`
 	Stores    []string      `help:"Stores of envoy-rls to measure: memory, redis." enum:"memory,redis" default:"memory,redis"`
+	Steady    float64       `help:"Measure latency as well, while so many requests of the scenario spread fall due a second, evenly. 0: don't." default:"3000"`
+	Heap      bool          `help:"Measure the memory of a million counters as well." negatable:"" default:"true"`
 	Extra     []Extra       `help:"Another server to measure, as name=host:port@pid,pid: already running with the rules of rules/bench.yaml, with the processes whose CPU time counts. Loopback only. Repeatable." sep:"none"`
 	Pressure
 	JSON bool `help:"Print JSON." name:"json"`
@@ -27,100 +31,173 @@ type Compare struct {
 
 // Validate refuses a command line before anything is started.
 func (c *Compare) Validate() error {
-	if c.Rounds < 1 {
-		return errors.New("rounds must be above 0")
+	if c.Rounds < 1 || c.Steady < 0 {
+		return errors.New("rounds must be above 0, steady not below it")
 	}
-	taken := []string{noopName, "memory", "redis"}
-	for _, extra := range c.Extra {
-		if slices.Contains(taken, extra.Name) {
-			return fmt.Errorf("server name %q is taken", extra.Name)
+	taken := []string{noopName, memoryName, redisStore, baselineName}
+	var added []string
+	for _, also := range c.Also {
+		added = append(added, also.Name)
+		if _, err := os.Stat(also.Path); err != nil {
+			return fmt.Errorf("build %s: %w", also.Name, err)
 		}
-		taken = append(taken, extra.Name)
+	}
+	for _, extra := range c.Extra {
+		added = append(added, extra.Name)
+	}
+	for _, name := range added {
+		if slices.Contains(taken, name) {
+			return fmt.Errorf("server name %q is taken", name)
+		}
+		taken = append(taken, name)
 	}
 	return c.Pressure.Validate()
 }
 
 // Run measures round after round and prints the medians. What it started is gone when it returns.
 func (c *Compare) Run(ctx context.Context, out io.Writer) error {
-	workloads := make([]*Workload, len(c.Scenarios))
-	for i, scenario := range c.Scenarios {
-		workload, err := newWorkload(scenario, benchDomain)
-		if err != nil {
-			return err
-		}
-		workloads[i] = workload
-	}
-	rig, err := newRig(c.Binary)
-	if rig != nil {
-		defer os.RemoveAll(rig.dir)
-	}
+	tasks, err := c.tasks()
 	if err != nil {
 		return err
 	}
-	comparison, err := c.rounds(ctx, c.contenders(rig), workloads)
+	rig, err := newRig()
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(rig.dir)
+	comparison, err := c.measure(ctx, rig, tasks)
 	if err != nil {
 		return cmp.Or(ctx.Err(), err)
 	}
+	found := report{Rows: comparison.rows(), Verdicts: comparison.verdicts(c.builds())}
 	if c.JSON {
-		return writeJSON(out, comparison.rows())
+		return writeJSON(out, found)
 	}
-	return writeRows(out, comparison.rows())
+	return found.write(out)
+}
+
+// task is a row of the comparison: what is sent, and how hard.
+type task struct {
+	name     string
+	workload *Workload
+	pressure Pressure
+}
+
+// tasks are the scenarios under the common pressure, then the open loop.
+func (c *Compare) tasks() ([]task, error) {
+	var tasks []task
+	for _, name := range c.Scenarios {
+		workload, err := newWorkload(name, benchDomain)
+		if err != nil {
+			return nil, err
+		}
+		tasks = append(tasks, task{name, workload, c.Pressure})
+	}
+	if c.Steady == 0 {
+		return tasks, nil
+	}
+	workload, err := newWorkload(steadyScenario, benchDomain)
+	if err != nil {
+		return nil, err
+	}
+	steady := c.Pressure
+	steady.Rate, steady.Arrivals = c.Steady, "steady"
+	return append(tasks, task{steadyName(c.Steady), workload, steady}), nil
+}
+
+// steadyScenario is what the open loop sends.
+const steadyScenario = "spread"
+
+// steadyName is what the open loop's task is called.
+func steadyName(rate float64) string { return fmt.Sprintf("%s, %.0f/s", steadyScenario, rate) }
+
+// builds are those of the service, the first one first.
+func (c *Compare) builds() []Binary {
+	return append([]Binary{{Path: c.Binary}}, c.Also...)
 }
 
 // contenders gives the no-op and what is to be compared with it.
 func (c *Compare) contenders(rig *rig) []contender {
-	all := []contender{{noopName, rig.noop}}
-	if slices.Contains(c.Stores, "memory") {
-		all = append(all, contender{"memory", rig.memory})
+	all := []contender{{name: noopName, start: rig.noop}}
+	for _, build := range c.builds() {
+		all = append(all, build.contenders(rig, c.Stores)...)
 	}
-	if slices.Contains(c.Stores, "redis") {
-		all = append(all, contender{"redis", rig.redis})
+	if slices.Contains(c.Stores, redisStore) {
+		all = append(all, contender{baselineName, []string{"spread", "hot"}, rig.baseline})
 	}
 	for i := range c.Extra {
-		all = append(all, contender{c.Extra[i].Name, c.Extra[i].start})
+		all = append(all, contender{name: c.Extra[i].Name, start: c.Extra[i].start})
 	}
 	return all
 }
 
-// rounds measures every contender once a round, one after the other: at no time do two of them run.
-func (c *Compare) rounds(ctx context.Context, contenders []contender, workloads []*Workload) (*comparison, error) {
+// measure goes round after round, as long as there is time.
+func (c *Compare) measure(ctx context.Context, rig *rig, tasks []task) (*comparison, error) {
+	began := time.Now()
 	measured := newComparison()
+	if err := c.measureHeap(ctx, rig, measured); err != nil {
+		return nil, err
+	}
+	var longest time.Duration
 	for round := range c.Rounds {
-		for _, contender := range contenders {
-			results, err := c.measure(ctx, contender, workloads)
-			if err != nil {
-				return nil, fmt.Errorf("round %d, %s: %w", round+1, contender.name, err)
-			}
-			measured.add(contender.name, results)
+		start := time.Now()
+		if c.Within > 0 && round > 0 && start.Add(longest).Sub(began) > c.Within {
+			slog.Warn("no time for more rounds", "rounds", round, "within", c.Within)
+			break
 		}
+		if err := c.round(ctx, c.contenders(rig), tasks, measured); err != nil {
+			return nil, fmt.Errorf("round %d, %w", round+1, err)
+		}
+		longest = max(longest, time.Since(start))
 	}
 	return measured, nil
 }
 
-// measure starts a server, sends it every workload, and stops it.
-func (c *Compare) measure(ctx context.Context, contender contender, workloads []*Workload) (_ []*Result, err error) {
-	running, err := contender.start(ctx)
+// round measures each task on every contender, freshly started, one right after the other: what is to be compared is
+// seconds apart, and at no time do two of them run.
+func (c *Compare) round(ctx context.Context, contenders []contender, tasks []task, into *comparison) error {
+	for _, task := range tasks {
+		for _, contender := range contenders {
+			if task.pressure.Rate > 0 && contender.name == baselineName || !contender.takes(task.workload.Scenario.Name) {
+				continue
+			}
+			result, err := task.measure(ctx, contender, c.Duration)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", task.name, contender.name, err)
+			}
+			follow(contender.name, result)
+			into.add(contender.name, result)
+		}
+	}
+	return nil
+}
+
+// measure starts a server, sends it the task's workload, and stops it.
+func (t task) measure(ctx context.Context, contender contender, long time.Duration) (_ *Result, err error) {
+	running, err := contender.start(ctx, t.workload)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, running.stop()) }()
-	var results []*Result
-	for _, workload := range workloads {
-		trial := Trial{running.address, workload, c.Pressure, c.Duration, running.processes}
-		result, err := trial.Run(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", workload.Scenario, err)
-		}
-		report(contender.name, result)
-		results = append(results, result)
+	result, err := Trial{
+		Target:    running.address,
+		Workload:  running.workload,
+		Pressure:  t.pressure,
+		Duration:  long,
+		Processes: running.processes,
+		Open:      running.open,
+	}.Run(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return results, nil
+	result.Scenario = t.name
+	return result, nil
 }
 
-// report lets people follow a long run.
-func report(server string, result *Result) {
+// follow lets people follow a long run.
+func follow(server string, result *Result) {
 	log := slog.With("server", server, "scenario", result.Scenario)
-	log.Info("measured", "decisions/s", math.Round(result.PerSecond), "CPU µs", math.Round(result.CPUSum))
+	log.Info("measured", "decisions/s", math.Round(result.PerSecond), "CPU µs", math.Round(result.CPUSum*10)/10)
 	if result.Errors > 0 {
 		log.Warn("requests failed", "errors", result.Errors, "first", result.FirstError)
 	}

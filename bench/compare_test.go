@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -29,10 +32,14 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 		Duration:  100 * time.Millisecond,
 		Scenarios: []string{"hot", "nothing-matches"},
 		Stores:    []string{"memory"},
+		Steady:    200,
+		Also:      []Binary{{"before", self}},
 		Pressure:  gentle(),
 	}
+	servers := []string{noopName, "memory", "before/memory", "in-process"}
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		command.Stores = append(command.Stores, "redis")
+		servers = append(servers, "redis", "before/redis")
 	}
 	extra := fmt.Sprintf("in-process=%s@%d", serve(t, newNoopServer()), os.Getpid())
 	command.Extra = make([]Extra, 1)
@@ -43,10 +50,15 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 	if err := command.Run(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	for _, server := range append(command.Stores, noopName, "in-process") {
-		if got := strings.Count(out.String(), " "+server+" "); got < len(command.Scenarios) {
-			t.Errorf("%d rows of %s in:\n%s", got, server, out)
+	for _, server := range servers {
+		for _, task := range []string{"hot", "nothing-matches", "spread, 200/s"} {
+			if row := regexp.MustCompile(`(?m)^ *` + task + ` +` + server + ` `); !row.MatchString(out.String()) {
+				t.Errorf("no row of %s, %s in:\n%s", task, server, out)
+			}
 		}
+	}
+	if len(command.Stores) == 2 && !strings.Contains(out.String(), baselineName) {
+		t.Errorf("no baseline in:\n%s", out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -106,13 +118,70 @@ func TestAnExtraServerIsNameAddressAndPIDs(t *testing.T) {
 }
 
 func TestNamesOfServersDiffer(t *testing.T) {
-	for _, names := range [][]string{{"memory"}, {"no-op"}, {"other", "other"}} {
-		compare := &Compare{Rounds: 1, Pressure: gentle()}
+	for _, names := range [][]string{{"memory"}, {"no-op"}, {"INCRBY+EXPIRE"}, {"other", "other"}} {
+		compare := &Compare{Rounds: 1, Pressure: gentle(), Also: []Binary{{"before", "."}}}
 		for _, name := range names {
 			compare.Extra = append(compare.Extra, Extra{Name: name})
 		}
 		if err := compare.Validate(); err == nil || !strings.Contains(err.Error(), "is taken") {
 			t.Errorf("%q: %v", names, err)
 		}
+	}
+}
+
+func TestAnotherBuildIsNameAndPath(t *testing.T) {
+	var build Binary
+	if err := build.UnmarshalText([]byte("before=/bin/envoy-rls")); err != nil || build != (Binary{"before", "/bin/envoy-rls"}) {
+		t.Errorf("build %+v, %v", build, err)
+	}
+	for _, text := range []string{"", "before", "before=", "=/bin/envoy-rls"} {
+		if err := build.UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+	}
+	compare := &Compare{Rounds: 1, Pressure: gentle(), Also: []Binary{{"before", filepath.Join(t.TempDir(), "gone")}}}
+	if err := compare.Validate(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a build that is not there: %v", err)
+	}
+}
+
+func TestNoRoundBeginsThatWouldEndTooLate(t *testing.T) {
+	workload, err := newWorkload("hot", benchDomain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := &Compare{Rounds: 100, Within: time.Nanosecond, Duration: 10 * time.Millisecond}
+	measured, err := command.measure(t.Context(), newTestRig(t), []task{{"hot", workload, gentle()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(measured.results[cell{"hot", noopName}]); got != 1 {
+		t.Errorf("%d rounds", got)
+	}
+}
+
+// newTestRig makes a rig that is gone with the test.
+func newTestRig(t *testing.T) *rig {
+	t.Helper()
+	made, err := newRig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(made.dir) })
+	return made
+}
+
+func TestTheMemoryOfACounterIsTheGrowthOfTheHeap(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload, err := newWorkload("counters=1000", benchDomain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The stub keeps no counters: what its heap grows by is that of its connections.
+	if got, err := heapOfACounter(t.Context(), envoyRLS{newTestRig(t), self}, workload); err != nil || math.Abs(got) > 1000 {
+		t.Errorf("%v bytes, %v", got, err)
 	}
 }

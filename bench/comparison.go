@@ -15,22 +15,23 @@ const noopName = "no-op"
 type comparison struct {
 	order   []cell // in which they were first measured
 	results map[cell][]*Result
+	heap    map[string]float64 // bytes a counter, by server
 }
 
 // cell is a server in a scenario.
 type cell struct{ scenario, server string }
 
-func newComparison() *comparison { return &comparison{results: map[cell][]*Result{}} }
+func newComparison() *comparison {
+	return &comparison{results: map[cell][]*Result{}, heap: map[string]float64{}}
+}
 
-// add takes one round of a server.
-func (c *comparison) add(server string, results []*Result) {
-	for _, result := range results {
-		at := cell{result.Scenario, server}
-		if len(c.results[at]) == 0 {
-			c.order = append(c.order, at)
-		}
-		c.results[at] = append(c.results[at], result)
+// add takes one round's result of a server. A round has one of each or none.
+func (c *comparison) add(server string, result *Result) {
+	at := cell{result.Scenario, server}
+	if len(c.results[at]) == 0 {
+		c.order = append(c.order, at)
 	}
+	c.results[at] = append(c.results[at], result)
 }
 
 // Row is a server in a scenario: medians over the rounds. A ratio is to the no-op in the same round, then the median.

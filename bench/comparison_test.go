@@ -23,8 +23,10 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	rounds := newComparison()
 	// The machine slows down by half in the second round, and again in the third.
 	for _, slow := range []float64{1, 2, 4} {
-		rounds.add(noopName, []*Result{once("hot", 10*slow, 1000/slow), once("spread", 20*slow, 500/slow)})
-		rounds.add("memory", []*Result{once("hot", 15*slow, 800/slow), once("spread", 50*slow, 100/slow)})
+		rounds.add(noopName, once("hot", 10*slow, 1000/slow))
+		rounds.add("memory", once("hot", 15*slow, 800/slow))
+		rounds.add(noopName, once("spread", 20*slow, 500/slow))
+		rounds.add("memory", once("spread", 50*slow, 100/slow))
 	}
 	rows := rounds.rows()
 	var order []string
@@ -44,8 +46,8 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 
 func TestAServerWhoseProcessesAreNotNamedHasADashForCPU(t *testing.T) {
 	rounds := newComparison()
-	rounds.add(noopName, []*Result{once("hot", 10, 1000)})
-	rounds.add("other", []*Result{{Scenario: "hot", PerSecond: 500}})
+	rounds.add(noopName, once("hot", 10, 1000))
+	rounds.add("other", &Result{Scenario: "hot", PerSecond: 500})
 	out := new(strings.Builder)
 	if err := writeRows(out, rounds.rows()); err != nil {
 		t.Fatal(err)

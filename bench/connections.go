@@ -4,21 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// greetWithin bounds the wait for a server's first answer.
-const greetWithin = 5 * time.Second
+// transport carries callers' requests to a server. Any number of callers may call at once.
+type transport interface {
+	call(ctx context.Context, caller int, request *[]byte, into *answer) error
+	close() error
+}
 
-// connections are those to one server; callers share them in turn.
+// connections are those to one gRPC server; callers share them in turn.
 type connections []*grpc.ClientConn
 
-// connect makes so many, not yet tried.
-func connect(target string, count int) (connections, error) {
+// dialGRPC makes so many connections, not yet tried.
+func dialGRPC(target string, count int) (transport, error) {
 	made := make(connections, 0, count)
 	for range count {
 		connection, err := grpc.NewClient("passthrough:///"+target,
@@ -31,18 +33,6 @@ func connect(target string, count int) (connections, error) {
 		made = append(made, connection)
 	}
 	return made, nil
-}
-
-// greet waits until every connection has had an answer, or says why one has not.
-func (c connections) greet(ctx context.Context, request []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
-	for i := range c {
-		if err := c.call(ctx, i, &request, new(answer)); err != nil {
-			return fmt.Errorf("no answer from %s: %w", c[i].CanonicalTarget(), err)
-		}
-	}
-	return nil
 }
 
 func (c connections) call(ctx context.Context, caller int, request *[]byte, into *answer) error {

@@ -9,7 +9,7 @@ import (
 // Load is the subcommand that puts load on one server.
 type Load struct {
 	Target   string        `help:"host:port of the service; loopback only." required:""`
-	Scenario string        `help:"What is sent: ${scenarios}." default:"hot"`
+	Scenario string        `help:"What is sent: one of ${scenarios}, or of ${shapes}. rules=N needs rules of its own." default:"hot"`
 	Domain   string        `help:"Domain of the requests." default:"bench"`
 	Duration time.Duration `help:"Length of the measured part." default:"5s"`
 	Pressure

@@ -27,7 +27,7 @@ func main() {
 	command := kong.Parse(cli,
 		kong.Name("bench"),
 		kong.Description("Measures rate limit services over gRPC."),
-		kong.Vars{"scenarios": strings.Join(scenarioNames(), ",")},
+		kong.Vars{"scenarios": strings.Join(scenarioNames(), ","), "shapes": shapeNames()},
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.BindTo(os.Stdout, (*io.Writer)(nil)),
 	)

@@ -5,10 +5,12 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -38,6 +40,7 @@ type stub struct {
 	DrainDelay         string
 	Rules              string `type:"existingdir"`
 	Store, Redis       string
+	MemoryLimit        string
 }
 
 // serveStub is ready after its first refusal and decides like the no-op.
@@ -55,16 +58,18 @@ func serveStub(args []string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	asked := false
+	var asked atomic.Bool
 	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if !asked {
-			asked = true
+		if !asked.Swap(true) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", ready)
-	go func() { log.Fatal(http.ListenAndServe(net.JoinHostPort(flags.Host, flags.Port), mux)) }()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	for _, port := range []string{flags.Port, flags.AdminPort} {
+		go func() { log.Fatal(http.ListenAndServe(net.JoinHostPort(flags.Host, port), mux)) }()
+	}
 	noop := &Noop{Listen: net.JoinHostPort(flags.GrpcHost, flags.GrpcPort)}
 	return noop.Run(ctx, os.Stdout)
 }

@@ -66,6 +66,16 @@ func (r *Result) addCPU(process Process, used time.Duration) {
 	r.CPUSum += usage.Micros
 }
 
+// cpuOf is what a decision cost the named process, 0 if it was not counted.
+func (r *Result) cpuOf(process string) float64 {
+	for _, usage := range r.CPU {
+		if usage.Name == process {
+			return usage.Micros
+		}
+	}
+	return 0
+}
+
 // write prints the result for people.
 func (r *Result) write(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -4,16 +4,16 @@ import (
 	_ "embed"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	extension "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
 )
 
 // benchDomain is the domain of rulesFile.
 const benchDomain = "bench"
 
-// rulesFile holds the rules that the scenarios meet.
+// rulesFile holds the rules that the scenarios meet, unless they bring their own.
 //
 //go:embed rules/bench.yaml
 var rulesFile []byte
@@ -24,28 +24,39 @@ type Scenario struct {
 	Distinct int
 	// Descriptors makes those of request i, 0 ≤ i < Distinct. Their number is the same for every i.
 	Descriptors func(i int) []*extension.RateLimitDescriptor
+	// Counters is how many counters exist before the clock starts: those of Counter. 0 leaves them to chance.
+	Counters int
+	Counter  func(i int) *extension.RateLimitDescriptor
+	// Rules is the rule file that a server must have for it; nil is rulesFile.
+	Rules []byte
 }
 
-// scenarios is the table of all kinds of traffic, in the order in which compare prints them.
+// scenarios is the table of traffic that compare sends, in the order in which it prints them.
 var scenarios = []Scenario{
-	{"nothing-matches", 1, func(int) []*extension.RateLimitDescriptor {
+	{Name: "nothing-matches", Distinct: 1, Descriptors: func(int) []*extension.RateLimitDescriptor {
 		return descriptors(descriptor("stranger", "anybody"))
 	}},
-	{"spread", 100_000, func(i int) []*extension.RateLimitDescriptor {
+	{Name: "spread", Distinct: 100_000, Descriptors: func(i int) []*extension.RateLimitDescriptor {
 		return descriptors(descriptor("client", fmt.Sprintf("client-%05d", i)))
 	}},
-	{"hot", 1, func(int) []*extension.RateLimitDescriptor {
+	{Name: "hot", Distinct: 1, Descriptors: func(int) []*extension.RateLimitDescriptor {
 		return descriptors(descriptor("client", "hot"))
 	}},
-	{"hot-over", 1, func(int) []*extension.RateLimitDescriptor {
+	{Name: "hot-over", Distinct: 1, Descriptors: func(int) []*extension.RateLimitDescriptor {
 		return descriptors(descriptor("greedy", "hot"))
 	}},
-	{"nested", 100_000, func(i int) []*extension.RateLimitDescriptor {
+	{Name: "nested", Distinct: 100_000, Descriptors: func(i int) []*extension.RateLimitDescriptor {
 		return descriptors(
 			descriptor("address", fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255)),
 			descriptor("path", fmt.Sprintf("/v1/path-%03d", i%1000)),
 			descriptor("tenant", fmt.Sprintf("tenant-%02d", i%100), "user", fmt.Sprintf("user-%05d", i)),
 		)
+	}},
+	{Name: "sliding", Distinct: 100_000, Descriptors: func(i int) []*extension.RateLimitDescriptor {
+		return descriptors(descriptor("slider", fmt.Sprintf("client-%05d", i)))
+	}},
+	{Name: "bucket", Distinct: 100_000, Descriptors: func(i int) []*extension.RateLimitDescriptor {
+		return descriptors(descriptor("drop", fmt.Sprintf("client-%05d", i)))
 	}},
 }
 
@@ -68,29 +79,18 @@ func scenarioNames() []string {
 	return names
 }
 
-// Workload is a scenario ready to be sent: its requests are encoded before the clock starts, so that the load spends
-// its own time on the wire only. It is not changed once made; any number of callers may share it.
-type Workload struct {
-	Scenario string
-	Requests [][]byte
-	Statuses int // that an answer must have: one a descriptor
-}
-
-// newWorkload encodes the requests of the named scenario.
-func newWorkload(scenario, domain string) (*Workload, error) {
-	i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == scenario })
-	if i < 0 {
-		return nil, fmt.Errorf("scenario %q is none of %q", scenario, scenarioNames())
+// scenarioNamed finds a scenario of the table, or makes one of a shape from its name and number, as in rules=1000.
+func scenarioNamed(name string) (Scenario, error) {
+	if i := slices.IndexFunc(scenarios, func(s Scenario) bool { return s.Name == name }); i >= 0 {
+		return scenarios[i], nil
 	}
-	workload := &Workload{Scenario: scenario, Requests: make([][]byte, scenarios[i].Distinct)}
-	for n := range workload.Requests {
-		request := &ratelimit.RateLimitRequest{Domain: domain, Descriptors: scenarios[i].Descriptors(n)}
-		encoded, err := proto.Marshal(request)
-		if err != nil {
-			return nil, fmt.Errorf("encode request %d of %s: %w", n, scenario, err)
-		}
-		workload.Requests[n] = encoded
-		workload.Statuses = len(request.Descriptors)
+	kind, number, _ := strings.Cut(name, "=")
+	shape, found := shapes[kind]
+	n, err := strconv.Atoi(number)
+	if !found || err != nil || n < 1 || n > shape.most {
+		return Scenario{}, fmt.Errorf("scenario %q is none of %q and no %s", name, scenarioNames(), shapeNames())
 	}
-	return workload, nil
+	made := shape.scenario(n)
+	made.Name = name
+	return made, nil
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// greetWithin bounds the wait for a server's first answers.
+const greetWithin = 5 * time.Second
+
 // errNoTime is why a run without errors may have no decision either.
 var errNoTime = errors.New("nothing fell due in so short a time")
 
@@ -49,6 +52,8 @@ type Trial struct {
 	Pressure  Pressure
 	Duration  time.Duration
 	Processes []Process
+	// Open makes the calls' way to the target; nil is gRPC.
+	Open func(target string, connections int) (transport, error)
 }
 
 // Run measures. It fails if the target is not on a loopback address, a process is gone or nothing was answered; requests
@@ -57,17 +62,36 @@ func (t Trial) Run(ctx context.Context) (*Result, error) {
 	if err := checkLoopback(t.Target); err != nil {
 		return nil, err
 	}
+	connect := t.Open
+	if connect == nil {
+		connect = dialGRPC
+	}
 	open, err := connect(t.Target, t.Pressure.Connections)
 	if err != nil {
 		return nil, err
 	}
 	defer open.close()
-	if err := open.greet(ctx, t.Workload.Requests[0]); err != nil {
+	if err := t.greet(ctx, open); err != nil {
+		return nil, err
+	}
+	if err := t.Workload.fill(ctx, open); err != nil {
 		return nil, err
 	}
 	crew := callers{t.Pressure.Callers, t.Pressure.Timeout, t.Workload, open.call}
 	crew.run(ctx, t.Pressure.arrivals(ctx, t.Pressure.Warmup))
 	return t.measure(ctx, crew)
+}
+
+// greet waits until every connection has had an answer, or says why one has not.
+func (t Trial) greet(ctx context.Context, open transport) error {
+	ctx, cancel := context.WithTimeout(ctx, greetWithin)
+	defer cancel()
+	for i := range t.Pressure.Connections {
+		if err := open.call(ctx, i, &t.Workload.Requests[0], new(answer)); err != nil {
+			return fmt.Errorf("no answer from %s: %w", t.Target, err)
+		}
+	}
+	return nil
 }
 
 // measure is the part of a run that counts.
@@ -87,7 +111,7 @@ func (t Trial) measure(ctx context.Context, crew callers) (*Result, error) {
 	if seen.decisions == 0 {
 		return nil, fmt.Errorf("%s answered nothing: %w", t.Target, cmp.Or(seen.firstError, errNoTime))
 	}
-	result := newResult(t.Workload.Scenario, seen, elapsed)
+	result := newResult(t.Workload.Scenario.Name, seen, elapsed)
 	result.LoadCPU = result.perDecision(after[0] - before[0])
 	for i, process := range t.Processes {
 		result.addCPU(process, after[i+1]-before[i+1])

@@ -44,8 +44,13 @@ func load(t *testing.T, target, scenario string, pressure Pressure) *Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self := []Process{{"self", os.Getpid()}}
-	result, err := Trial{target, workload, pressure, 500 * time.Millisecond, self}.Run(t.Context())
+	result, err := Trial{
+		Target:    target,
+		Workload:  workload,
+		Pressure:  pressure,
+		Duration:  500 * time.Millisecond,
+		Processes: []Process{{"self", os.Getpid()}},
+	}.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

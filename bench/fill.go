@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	fillWidth   = 64 // counters that a request makes
+	fillCallers = 8
+	fillTimeout = 5 * time.Second // of a request: a server that grows may stop for a moment
+)
+
+// fill makes a workload's counters, each by one hit. It does nothing for one that leaves them to chance.
+func (w *Workload) fill(ctx context.Context, to transport) error {
+	var next atomic.Int64
+	var filling sync.WaitGroup
+	errs := make([]error, fillCallers)
+	for caller := range fillCallers {
+		filling.Go(func() {
+			for first := range w.shares(&next) {
+				if errs[caller] = w.makeCounters(ctx, to, caller, first); errs[caller] != nil {
+					return
+				}
+			}
+		})
+	}
+	filling.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return fmt.Errorf("make %d counters: %w", w.Scenario.Counters, err)
+		}
+	}
+	return nil
+}
+
+// shares gives the first counters of requests that nobody else has taken.
+func (w *Workload) shares(next *atomic.Int64) func(yield func(int) bool) {
+	return func(yield func(int) bool) {
+		for {
+			first := int(next.Add(fillWidth)) - fillWidth
+			if first >= w.Scenario.Counters || !yield(first) {
+				return
+			}
+		}
+	}
+}
+
+// makeCounters asks once, for the counters from the first on.
+func (w *Workload) makeCounters(ctx context.Context, to transport, caller, first int) error {
+	request := &ratelimit.RateLimitRequest{Domain: w.Domain}
+	for i := first; i < min(first+fillWidth, w.Scenario.Counters); i++ {
+		request.Descriptors = append(request.Descriptors, w.Scenario.Counter(i))
+	}
+	encoded, err := proto.Marshal(request)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	into := new(answer)
+	if err := to.call(ctx, caller, &encoded, into); err != nil {
+		return err
+	}
+	if into.statuses != len(request.Descriptors) {
+		return errStatuses
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// target is what is demanded of a server: a bound on a figure, set against another server's in the same round.
+type target struct {
+	figure   string // of figures
+	scenario string
+	server   string
+	over     string // the server that it is set against
+	by       relation
+	bound    float64
+}
+
+// relation is how two figures of one round are set against each other.
+type relation uint8
+
+const (
+	ratioAtMost  relation = iota
+	ratioAtLeast          // the only one that wants more
+	aboveAtMost           // the difference, for which the figure's unit counts
+)
+
+// figures are what targets are about.
+var figures = map[string]func(*Result) float64{
+	"CPU":         func(r *Result) float64 { return r.CPUSum },
+	"Redis CPU":   func(r *Result) float64 { return r.cpuOf(redisName) },
+	"decisions/s": func(r *Result) float64 { return r.PerSecond },
+	"p50 ms":      func(r *Result) float64 { return r.P50 / 1e3 },
+	"p99 ms":      func(r *Result) float64 { return r.P99 / 1e3 },
+}
+
+// targets is the table of what is demanded. A missed one is printed, and fails nothing.
+var targets = []target{
+	{"CPU", "nothing-matches", memoryName, noopName, ratioAtMost, 0.75},
+	{"CPU", "spread", memoryName, noopName, ratioAtMost, 0.80},
+	{"CPU", "hot", memoryName, noopName, ratioAtMost, 0.80},
+	{"CPU", "hot-over", memoryName, noopName, ratioAtMost, 0.75},
+	{"CPU", "nested", memoryName, noopName, ratioAtMost, 0.95},
+	{"CPU", "sliding", memoryName, noopName, ratioAtMost, 0.85},
+	{"CPU", "bucket", memoryName, noopName, ratioAtMost, 0.85},
+
+	{"CPU", "nothing-matches", redisStore, noopName, ratioAtMost, 0.75},
+	{"CPU", "spread", redisStore, noopName, ratioAtMost, 1.25},
+	{"CPU", "hot", redisStore, noopName, ratioAtMost, 1.0},
+	{"CPU", "hot-over", redisStore, noopName, ratioAtMost, 0.80},
+	{"CPU", "nested", redisStore, noopName, ratioAtMost, 1.5},
+	{"CPU", "sliding", redisStore, noopName, ratioAtMost, 1.35},
+	{"CPU", "bucket", redisStore, noopName, ratioAtMost, 1.35},
+
+	{"Redis CPU", "spread", redisStore, baselineName, ratioAtMost, 0.6},
+	{"Redis CPU", "hot", redisStore, baselineName, ratioAtMost, 0.15},
+
+	{"decisions/s", "spread", memoryName, noopName, ratioAtLeast, 1.1},
+	{"decisions/s", "spread", redisStore, noopName, ratioAtLeast, 0.9},
+
+	{"p50 ms", "spread, 3000/s", memoryName, noopName, ratioAtMost, 1.15},
+	{"p99 ms", "spread, 3000/s", memoryName, noopName, ratioAtMost, 1.15},
+	{"p50 ms", "spread, 3000/s", redisStore, noopName, aboveAtMost, 0.4},
+	{"p99 ms", "spread, 3000/s", redisStore, noopName, aboveAtMost, 1},
+}
+
+// heapTarget bounds the bytes that a counter of the memory store takes.
+const heapTarget = 140
+
+// Verdict is a target beside what was found for each build, the first one first.
+type Verdict struct {
+	Figure   string    `json:"figure"`
+	Scenario string    `json:"scenario"`
+	Server   string    `json:"server"`
+	Demand   string    `json:"demand"`
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is what was measured for a target, of a build of the service.
+type Finding struct {
+	Build    string  `json:"build,omitempty"` // empty for that of --binary
+	Measured float64 `json:"measured"`
+	Met      bool    `json:"met"`
+}
+
+// verdicts gives those of the targets whose servers were measured.
+func (c *comparison) verdicts(builds []Binary) []Verdict {
+	var all []Verdict
+	for _, t := range targets {
+		verdict := Verdict{Figure: t.title(), Scenario: t.scenario, Server: t.server, Demand: t.demand()}
+		for _, build := range builds {
+			if measured, found := c.judge(t, build.serverName(t.server)); found {
+				verdict.Findings = append(verdict.Findings, Finding{build.Name, measured, t.met(measured)})
+			}
+		}
+		if len(verdict.Findings) > 0 {
+			all = append(all, verdict)
+		}
+	}
+	return append(all, c.heapVerdict(builds)...)
+}
+
+// heapVerdict is that of the memory of a counter, if it was measured.
+func (c *comparison) heapVerdict(builds []Binary) []Verdict {
+	verdict := Verdict{Figure: "bytes a counter", Scenario: "1M counters", Server: memoryName, Demand: fmt.Sprintf("≤ %d", heapTarget)}
+	for _, build := range builds {
+		if bytes, found := c.heap[build.serverName(memoryName)]; found {
+			verdict.Findings = append(verdict.Findings, Finding{build.Name, bytes, bytes <= heapTarget})
+		}
+	}
+	if len(verdict.Findings) == 0 {
+		return nil
+	}
+	return []Verdict{verdict}
+}
+
+// judge sets a server's figure against the other's within each round, and takes the median.
+func (c *comparison) judge(t target, server string) (measured float64, found bool) {
+	results, others := c.results[cell{t.scenario, server}], c.results[cell{t.scenario, t.over}]
+	if len(results) == 0 || len(others) == 0 {
+		return 0, false
+	}
+	figure := figures[t.figure]
+	if t.by != aboveAtMost {
+		return medianRatio(results, others, figure), true
+	}
+	above := make([]float64, len(results))
+	for i := range results {
+		above[i] = figure(results[i]) - figure(others[i])
+	}
+	return median(above), true
+}
+
+func (t target) met(measured float64) bool {
+	if t.by == ratioAtLeast {
+		return measured >= t.bound
+	}
+	return measured <= t.bound
+}
+
+func (t target) demand() string {
+	if t.by == ratioAtLeast {
+		return fmt.Sprintf("≥ %.2f", t.bound)
+	}
+	return fmt.Sprintf("≤ %.2f", t.bound)
+}
+
+// title is the figure with what it is set against.
+func (t target) title() string {
+	if t.by == aboveAtMost {
+		return t.figure + " above " + t.over
+	}
+	return strings.TrimSuffix(t.figure, " ms") + " / " + t.over
+}
