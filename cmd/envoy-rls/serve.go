@@ -178,6 +178,7 @@ const (
 const (
 	streamWorkers    = 128
 	connectionBuffer = 64 << 10
+	connectionWindow = 1 << 20
 )
 
 func (srv *server) newGRPC() *grpc.Server {
@@ -186,6 +187,9 @@ func (srv *server) newGRPC() *grpc.Server {
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(connectionBuffer),
 		grpc.WriteBufferSize(connectionBuffer),
+		// Windows that stay as they are, since messages are small: grpc-go would ping callers to find better ones.
+		grpc.StaticStreamWindowSize(connectionBuffer),
+		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		// By default grpc-go closes idle connections that are pinged, and all that are pinged often.
