@@ -1,13 +1,15 @@
 -- The contract (KEYS, ARGV, reply, rows) is in README.md; the meaning is limiter.Decide's.
 
-local fmt, pack, unpack_ = string.format, struct.pack, struct.unpack
+local KEYS, ARGV, redis_call, redis_pcall = KEYS, ARGV, redis.call, redis.pcall
+local fmt, match, rep, pack, unpack_ = string.format, string.match, string.rep, struct.pack, struct.unpack
+local min, max = math.min, math.max
 local MAX = 2^32 - 1
 local TOGETHER, DENIED = 1, 2
 local ENFORCED, QUOTA = 0, 1
 
 local function floordiv(a, b) return (a - a % b) / b end
 
-local function ceildiv(a, b) return -floordiv(-a, b) end
+local function ceildiv(a, b) return (a + -a % b) / b end
 
 local function clamp(x, lo, hi)
   if x < lo then return lo elseif x > hi then return hi end
@@ -16,16 +18,18 @@ end
 
 local now = tonumber(ARGV[1])
 if not now then
-  local t = redis.call('TIME')
+  local t = redis_call('TIME')
   now = t[1] * 1e6 + t[2]
 end
-local jitter = ARGV[2] / 1e6
 
 -- ttl is how long a value is kept whose row is as good as none from an instant on: in ms, rounded up, and some
 -- more, so that values which end together don't expire together.
 local function ttl(limit, expires)
-  local spread = math.min(limit.period / 8, 1e7) * jitter
-  return fmt('%d', floordiv(math.max(expires - now, 0) + spread, 1000) + 1)
+  if limit.expires ~= expires then
+    local spread = min(limit.period / 8, 1e7) * ARGV[2] / 1e6
+    limit.expires, limit.ttl = expires, fmt('%d', floordiv(max(expires - now, 0) + spread, 1000) + 1)
+  end
+  return limit.ttl
 end
 
 -- plausible tells whether a stored instant can be true. A clock may have stepped back since, but no more than a
@@ -34,8 +38,14 @@ local function plausible(limit, instant)
   return instant <= now + limit.period + 8.64e10
 end
 
--- kernels: load(limit, value, key) gives the row rolled to now; room and spend are as in Go; save(limit, row,
--- key, loaded) writes the row, where loaded is how it was read.
+-- newrow is a row with all that it will ever hold: a table that grows costs more than all else here.
+local function newrow(limit, key, a, b, c)
+  return {a = a, b = b, c = c, limit = limit, key = key, pending = 0, live = false, changed = false}
+end
+
+-- kernels: each is made when the call has a limit of its algorithm. load(limit, key, value) gives the row rolled
+-- to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row) brings a row to another
+-- limit, where that makes a difference.
 local K = {}
 -- kernels
 
@@ -43,135 +53,193 @@ local limits, pos = {}, 1
 while pos <= #ARGV[3] do
   local algorithm, requests, burst, period
   algorithm, requests, burst, period, pos = unpack_('<BI4I4I8', ARGV[3], pos)
+  if type(K[algorithm]) == 'function' then K[algorithm] = K[algorithm]() end
   limits[#limits + 1] = {
     kernel = K[algorithm], requests = requests, burst = burst, period = period,
-    window = floordiv(now, period), quantum = period / 1e6,
+    window = floordiv(now, period), quantum = period / 1e6, expires = false, ttl = false, shareof = false, share = false,
   }
 end
 
--- All values are read before anything is written. A key of another type than string reads as none.
-local values = redis.call('MGET', unpack(KEYS))
-
-local rows, loaded, changed = {}, {}, {}
-
--- rowof reads a hit's row, or finds it. A row that is as it was read is read anew for another limit of the same
--- counter, which may roll it otherwise; but hits of one group (seen) share it.
-local function rowof(hit, seen)
-  local row = rows[hit.key]
-  local other = row and row.limit ~= hit.limit and not changed[hit.key] and not seen[hit.key]
-  seen[hit.key] = true
-  if not row or other then
-    row = hit.limit.kernel.load(hit.limit, values[hit.key], KEYS[hit.key])
-    row.limit = hit.limit
-    rows[hit.key] = row
-    loaded[hit.key] = {a = row.a, b = row.b, c = row.c}
-  end
-  return row
-end
-
--- change charges n, or gives back. What is not there is not made by giving back: that changes nothing.
-local function change(hit, n)
-  if hit.limit.kernel.spend(hit.limit, hit.row, n, hit.at) then changed[hit.key] = hit end
-end
-
--- readgroup reads n equal requests of some hits each.
-local function readgroup(ops, from)
-  local n, count, hits, seen = nil, nil, {}, {}
-  n, count, from = unpack_('<HH', ops, from)
+local kinds = {}
+pos = 1
+while pos <= #ARGV[4] do
+  local kind, count = {}, nil
+  count, pos = unpack_('<H', ARGV[4], pos)
   for i = 1, count do
-    local h, l = {}, nil
-    h.key, l, h.cost, h.at, h.group, h.role, h.charge, h.passfull, from = unpack_('<HHi8i8BBBB', ops, from)
-    h.limit = limits[l]
-    h.row = rowof(h, seen)
-    hits[i] = h
+    local hit, l, passfull = {}, nil, nil
+    l, hit.cost, hit.at, hit.group, hit.role, hit.charge, passfull, pos = unpack_('<Hi8i8HBBB', ARGV[4], pos)
+    hit.limit, hit.kernel, hit.need = limits[l], limits[l].kernel, hit.cost
+    if hit.cost == 0 and passfull == 0 then hit.need = 1 end
+    kind[i] = hit
   end
-  return n, hits, from
+  kinds[#kinds + 1] = kind
 end
 
--- judge finds how many of the n requests this hit lets pass: the first so many, since each takes the same.
-local function judge(hit, n, pending)
-  if hit.cost < 0 then
-    change(hit, hit.cost)
-    hit.allowed = n
-    return
-  end
-  local need = hit.cost
-  if need == 0 and hit.passfull == 0 then need = 1 end
-  local taken = pending[hit.key] or 0
-  local room = hit.limit.kernel.room(hit.limit, hit.row) - taken
-  if need > room then
-    hit.allowed = 0
-  elseif hit.cost == 0 then
-    hit.allowed = n
-  else
-    hit.allowed = math.min(n, floordiv(room, hit.cost))
-  end
-  if hit.allowed > 0 or hit.charge >= DENIED then pending[hit.key] = taken + hit.cost end
-end
+-- All values are read before anything is written. A key of another type than string reads as none.
+local values = redis_call('MGET', unpack(KEYS))
 
--- verdict marks each hit with how many of the n requests its descriptor passes, and returns how many of them
--- are admitted.
-local function verdict(hits, n)
-  local admitted, quota, first = n, nil, 1
-  while first <= #hits do
-    local group, last, passes = hits[first].group, first, n
-    while last <= #hits and hits[last].group == group do
-      passes = math.min(passes, hits[last].allowed)
-      last = last + 1
+local reply, changed = {now}, {}
+
+local function integers(text) return {unpack_('<' .. rep('H', #text / 2), text)} end
+
+if ARGV[6] ~= '' then
+  local rows = {}
+
+  -- read reads a counter, and shows it in the reply.
+  local function read(hit, key)
+    local row = hit.kernel.load(hit.limit, KEYS[key], values[key])
+    local shown = #reply
+    reply[shown + 1], reply[shown + 2], reply[shown + 3] = row.a, row.b, row.c
+    if row.log then
+      for i = 1, row.c do reply[shown + 3 + i] = row.log[i] end
     end
-    for i = first, last - 1 do hits[i].passes = passes end
-    if hits[first].role == ENFORCED then
-      admitted = math.min(admitted, passes)
-    elseif hits[first].role == QUOTA then
-      quota = math.max(quota or 0, passes)
+    rows[key] = row
+    return row
+  end
+
+  -- change charges n, or gives back. What is not there is not made by giving back: that changes nothing.
+  local function change(hit, n)
+    local row = hit.row
+    if hit.kernel.spend(hit.limit, row, n, hit.at) then
+      if not row.changed then changed[#changed + 1] = row end
+      row.changed = hit.limit
     end
-    first = last
   end
-  return math.min(admitted, quota or n)
-end
 
--- charged is for how many of the n requests a hit is charged.
-local function charged(hit, n, admitted)
-  if hit.charge == DENIED then return n end
-  if hit.charge == 0 then return hit.passes end
-  local times = math.min(hit.passes, admitted)
-  -- Once the hit itself is denied, it is denied and charged to the end.
-  if hit.charge == TOGETHER + DENIED and times >= hit.allowed then return n end
-  return times
-end
-
-local function packrow(row)
-  local log = row.log
-  if not log then return pack('<i8i8i8H', row.a, row.b, row.c, 0) end
-  local stamps = {}
-  for i = 1, #log do stamps[i] = pack('<i8', log[i]) end
-  return pack('<i8i8i8H', row.a, row.b, row.c, #log) .. table.concat(stamps)
-end
-
-local norow = pack('<i8i8i8H', 0, 0, 0, 0)
-
-local reply, at = {}, 1
-while at <= #ARGV[4] do
-  local n, hits
-  n, hits, at = readgroup(ARGV[4], at)
-  local packed = {}
-  for i = 1, #hits do
-    local row = hits[i].row
-    -- Of a counter that comes more than once only the first row is read.
-    if packed[row] then reply[#reply + 1] = norow else reply[#reply + 1] = packrow(row) end
-    packed[row] = true
+  -- judge returns how many of the n requests a hit lets pass: the first so many, since each takes the same.
+  local function judge(hit, n)
+    local row, limit, cost, allowed = hit.row, hit.limit, hit.cost, n
+    if row.limit ~= limit then
+      row.limit = limit
+      if hit.kernel.roll then hit.kernel.roll(limit, row) end
+    end
+    if cost < 0 then
+      change(hit, cost)
+      return n
+    end
+    local room = hit.kernel.room(limit, row) - row.pending
+    if hit.need > room then
+      allowed = 0
+    elseif cost * n > room then
+      allowed = floordiv(room, cost)
+    end
+    if allowed > 0 or hit.charge >= DENIED then row.pending = row.pending + cost end
+    return allowed
   end
-  local pending = {}
-  for i = 1, #hits do judge(hits[i], n, pending) end
-  local admitted = verdict(hits, n)
-  for i = 1, #hits do
-    local hit = hits[i]
-    local times = hit.cost > 0 and charged(hit, n, admitted) or 0
-    if times > 0 then change(hit, hit.cost * times) end
+
+  -- verdict marks each hit with how many of the n requests its descriptor passes, and returns how many of them
+  -- are admitted.
+  local function verdict(hits, n)
+    local admitted, quota, first = n, nil, 1
+    while first <= #hits do
+      local group, last, passes = hits[first].group, first, n
+      while last <= #hits and hits[last].group == group do
+        passes = min(passes, hits[last].allowed)
+        last = last + 1
+      end
+      for i = first, last - 1 do hits[i].passes = passes end
+      if hits[first].role == ENFORCED then
+        admitted = min(admitted, passes)
+      elseif hits[first].role == QUOTA then
+        quota = max(quota or 0, passes)
+      end
+      first = last
+    end
+    return min(admitted, quota or n)
+  end
+
+  -- charged is for how many of the n requests a hit is charged.
+  local function charged(hit, n, admitted)
+    if hit.charge == DENIED then return n end
+    if hit.charge == 0 then return hit.passes end
+    local times = min(hit.passes, admitted)
+    -- Once the hit itself is denied, it is denied and charged to the end.
+    if hit.charge == TOGETHER + DENIED and times >= hit.allowed then return n end
+    return times
+  end
+
+  local ops, at = integers(ARGV[6]), 1
+  while at < #ops do
+    local hits, groups = kinds[ops[at]], ops[at + 1]
+    local size = #hits
+    at = at + 2
+    for _ = 1, groups do
+      local n, all = ops[at], true
+      for i = 1, size do
+        local hit, key = hits[i], ops[at + i]
+        hit.row = rows[key] or read(hit, key)
+        hit.row.pending = 0
+      end
+      for i = 1, size do
+        local allowed = judge(hits[i], n)
+        hits[i].allowed, all = allowed, all and allowed == n
+      end
+      -- Where all pass, all are charged, whatever the policy.
+      local admitted = not all and verdict(hits, n)
+      for i = 1, size do
+        local hit = hits[i]
+        local times = all and n or charged(hit, n, admitted)
+        if hit.cost > 0 and times > 0 then change(hit, hit.cost * times) end
+      end
+      at = at + 1 + size
+    end
   end
 end
 
-for key, hit in pairs(changed) do
-  hit.limit.kernel.save(hit.limit, hit.row, KEYS[key], loaded[key])
+-- From here on there are writes, and nothing that can raise, but for the first write.
+
+if ARGV[5] ~= '' then
+  -- byrow decides n requests for one window, writes it, and returns it as it was.
+  local function byrow(hit, n, key)
+    local limit, kernel = hit.limit, hit.kernel
+    local row = kernel.load(limit, KEYS[key], values[key])
+    local value = row.a % 2^20 * 2^32 + row.b
+    if hit.charge < DENIED then n = min(n, max(floordiv(kernel.room(limit, row), hit.cost), 0)) end
+    if n > 0 and kernel.spend(limit, row, hit.cost * n, 0) then kernel.save(limit, row) end
+    return value
+  end
+
+  local ops, at, key, shown = integers(ARGV[5]), 1, 0, #reply
+  while at < #ops do
+    local hit, groups = kinds[ops[at]][1], ops[at + 1]
+    local limit, cost, charge, requests = hit.limit, hit.cost, hit.charge, hit.limit.requests
+    local present, expires = limit.window % 2^20 * 2^32, ttl(limit, (limit.window + 1) * limit.period)
+    local once, first = fmt('%d', cost), fmt('%d', present + cost)
+    at = at + 2
+    for i = at, at + groups - 1 do
+      key, shown = key + 1, shown + 1
+      -- What most windows are, none or the present one, goes without a row.
+      local n, value, written = ops[i], tonumber(values[key] or present), false
+      local count = (value or -1) - present
+      if count >= 0 and count <= MAX and count % 1 == 0 then
+        local times = n
+        if charge < DENIED and cost * n > requests - count then times = max(floordiv(requests - count, cost), 0) end
+        local spent = min(cost * times, MAX - count)
+        if spent == 0 then
+          written = true
+        elseif values[key] then
+          local by = spent == cost and once or fmt('%d', spent)
+          written = type(redis_pcall('INCRBY', KEYS[key], by)) == 'number'
+        else
+          local to = spent == cost and first or fmt('%d', present + spent)
+          redis_call('SET', KEYS[key], to, 'PX', expires)
+          written = true
+        end
+      end
+      reply[shown] = written and value or byrow(hit, n, key)
+    end
+    at = at + groups
+  end
 end
-return {now, table.concat(reply)}
+
+for i = 1, #changed do
+  local row = changed[i]
+  row.changed.kernel.save(row.changed, row)
+end
+
+local numbers = {}
+for i = 1, #reply, 1000 do
+  local last = min(i + 999, #reply)
+  numbers[#numbers + 1] = pack('<' .. rep('i8', last - i + 1), unpack(reply, i, last))
+end
+return table.concat(numbers)

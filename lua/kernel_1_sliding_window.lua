@@ -1,39 +1,43 @@
 -- sliding_window.go's twin: a is the present window's index, b its count, c that of the window before.
-K[1] = {
-  load = function(limit, value)
-    local a, b, c
-    if value then a, b, c = string.match(value, '^(%d+):(%d+):(%d+)$') end
-    a, b, c = tonumber(a), tonumber(b), tonumber(c)
-    if a and plausible(limit, a * limit.period) and b <= MAX and c <= MAX then
-      if a >= limit.window then return {a = a, b = b, c = c} end
-      if a == limit.window - 1 then return {a = limit.window, b = 0, c = b} end
-    end
-    return {a = limit.window, b = 0, c = 0}
-  end,
+K[1] = function()
+  -- elapsed is how much of a window has passed, in millionths.
+  local function elapsed(limit, window)
+    local ms = floordiv(max(now - window * limit.period, 0), 1000)
+    local period = limit.period / 1000
+    if period <= 9e9 then return floordiv(ms * 1e6, period) end
+    return floordiv(ms, ceildiv(period, 1e6))
+  end
 
-  room = function(limit, row)
-    local ms = floordiv(math.max(now - row.a * limit.period, 0), 1000)
-    local period, share = limit.period / 1000, nil
-    if period <= 9e9 then
-      share = floordiv(ms * 1e6, period)
-    else
-      share = floordiv(ms, ceildiv(period, 1e6))
-    end
-    local used = row.c * (1e6 - share) + row.b * 1e6
-    return floordiv(limit.requests * 1e6 - used, 1e6)
-  end,
+  return {
+    load = function(limit, key, value)
+      local a, b, c
+      if value then a, b, c = match(value, '^(%d+):(%d+):(%d+)$') end
+      if a then a, b, c = a + 0, b + 0, c + 0 end
+      if a and plausible(limit, a * limit.period) and b <= MAX and c <= MAX then
+        if a >= limit.window then return newrow(limit, key, a, b, c) end
+        if a == limit.window - 1 then return newrow(limit, key, limit.window, 0, b) end
+      end
+      return newrow(limit, key, limit.window, 0, 0)
+    end,
 
-  spend = function(limit, row, n, at)
-    local window, count = row.a, 'b'
-    if at ~= 0 then window = floordiv(at, limit.period) end
-    if window == row.a - 1 then count = 'c' elseif window ~= row.a then return false end
-    local before = row[count]
-    row[count] = clamp(before + n, 0, MAX)
-    return row[count] ~= before
-  end,
+    room = function(limit, row)
+      if limit.shareof ~= row.a then limit.shareof, limit.share = row.a, elapsed(limit, row.a) end
+      local used = row.c * (1e6 - limit.share) + row.b * 1e6
+      return floordiv(limit.requests * 1e6 - used, 1e6)
+    end,
 
-  save = function(limit, row, key)
-    local value = fmt('%d:%d:%d', row.a, row.b, row.c)
-    redis.call('SET', key, value, 'PX', ttl(limit, (row.a + 2) * limit.period))
-  end,
-}
+    spend = function(limit, row, n, at)
+      local window, count = row.a, 'b'
+      if at ~= 0 then window = floordiv(at, limit.period) end
+      if window == row.a - 1 then count = 'c' elseif window ~= row.a then return false end
+      local before = row[count]
+      row[count] = clamp(before + n, 0, MAX)
+      return row[count] ~= before
+    end,
+
+    save = function(limit, row)
+      local value = fmt('%d:%d:%d', row.a, row.b, row.c)
+      redis_call('SET', row.key, value, 'PX', ttl(limit, (row.a + 2) * limit.period))
+    end,
+  }
+end

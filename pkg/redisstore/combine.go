@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
@@ -29,8 +27,7 @@ var ErrQueueFull = errors.New("too many requests of the domain are waiting for t
 // by no more than a call.
 type combiner struct {
 	run      func(ctx context.Context, c *call) error
-	inFlight func() int                // how many calls may be under way now
-	prefixOf func(*limiter.Hit) string // what its key begins with
+	inFlight func() int // how many calls may be under way now
 
 	waiters sync.Pool // of *waiter
 	calls   sync.Pool // of *call
@@ -67,19 +64,16 @@ func newCombiner(
 	return &combiner{
 		run:      run,
 		inFlight: inFlight,
-		prefixOf: prefixOf,
 		waiters:  sync.Pool{New: func() any { return newWaiter() }},
-		calls:    sync.Pool{New: func() any { return newCall() }},
+		calls:    sync.Pool{New: func() any { return newCall(prefixOf) }},
 		flows:    map[string]*flow{},
 	}
 }
 
-// decide has b decided by the deadline, or before ctx ends. Nothing refers to b afterwards: what is still
-// under way then works on a copy.
+// decide has b decided by the deadline, or before ctx ends. Nothing refers to b afterwards.
 func (c *combiner) decide(ctx context.Context, b *limiter.Batch, deadline time.Time) error {
 	w, _ := c.waiters.Get().(*waiter)
-	w.copyOf(b, c.prefixOf)
-	w.deadline = deadline
+	w.begin(b, deadline)
 	if err := c.submit(w, b.Flow); err != nil {
 		c.waiters.Put(w)
 		return err
@@ -88,13 +82,14 @@ func (c *combiner) decide(ctx context.Context, b *limiter.Batch, deadline time.T
 	var err error
 	select {
 	case <-w.done:
-		err = w.result(b)
+		err = w.err
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-w.timer.C:
 		err = context.DeadlineExceeded
 	}
 	w.timer.Stop()
+	w.forget()
 	w.leave(c)
 	return err
 }
@@ -126,14 +121,8 @@ func (c *combiner) submit(w *waiter, name string) error {
 func (c *combiner) work() {
 	call, _ := c.calls.Get().(*call)
 	for c.take(call) {
-		call.encode()
 		err := c.runOnce(call)
-		for i := range call.groups {
-			for _, w := range call.groups[i].waiters {
-				w.end(c, err)
-			}
-		}
-		call.reset()
+		call.finish(func(w *waiter) { w.end(c, err) })
 	}
 	c.calls.Put(call)
 }
@@ -147,11 +136,12 @@ func (c *combiner) runOnce(call *call) (err error) {
 		}
 	}()
 	var deadline time.Time
-	for i := range call.groups {
-		for _, w := range call.groups[i].waiters {
-			if w.deadline.After(deadline) {
-				deadline = w.deadline
-			}
+	if !call.fill() {
+		return nil
+	}
+	for _, w := range call.taken {
+		if w.deadline.After(deadline) {
+			deadline = w.deadline
 		}
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
@@ -159,26 +149,21 @@ func (c *combiner) runOnce(call *call) (err error) {
 	return c.run(ctx, call)
 }
 
-// take fills the call with what waits, a request of each flow in turn. It returns false, and the caller's
-// call is no longer under way, if nothing does.
+// take takes what waits for the call, a request of each flow in turn, after what the last call put off. It
+// returns false, and the caller's call is no longer under way, if nothing waits.
 func (c *combiner) take(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	requests, hits := 0, 0
-	for len(c.turns) > 0 && requests < maxRequests && hits < maxHits {
+	hits := 0
+	for len(c.turns) > 0 && len(call.taken) < maxRequests && hits < maxHits {
 		w := c.next()
-		if w.gone.Load() {
-			w.end(c, nil) // its caller has given up, so it is not counted
-			continue
-		}
-		call.add(w)
-		requests++
+		call.taken = append(call.taken, w)
 		hits += w.weight
 	}
-	if requests == 0 {
+	if len(call.taken) == 0 {
 		c.active--
 	}
-	return requests > 0
+	return len(call.taken) > 0
 }
 
 // next takes the oldest request of the flow whose turn it is.
@@ -193,109 +178,4 @@ func (c *combiner) next() *waiter {
 		delete(c.flows, f.name)
 	}
 	return w
-}
-
-// waiter is a request in the combiner's hands: a copy of its batch, and how its caller learns of the end.
-type waiter struct {
-	batch    limiter.Batch
-	buffer   []byte // names of counters, which the batch's hits alias; then what like returns
-	likeFrom int
-	alone    bool // it can't share a group
-	weight   int  // of its hits, in those that cost the least
-	deadline time.Time
-
-	done    chan struct{}
-	timer   *time.Timer
-	err     error
-	decided bool
-	gone    atomic.Bool  // its caller waits no longer
-	holders atomic.Int32 // its caller and the combiner: the last to leave gives it back
-}
-
-func newWaiter() *waiter {
-	w := &waiter{done: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
-	w.timer.Stop()
-	return w
-}
-
-// copyOf makes w a copy of b, whose counters have their keys for names.
-func (w *waiter) copyOf(b *limiter.Batch, prefixOf func(*limiter.Hit) string) {
-	w.buffer = w.buffer[:0] // where it moves as it grows, earlier names keep the old place
-	w.batch.Hits = append(w.batch.Hits[:0], b.Hits...)
-	w.batch.Decisions = append(w.batch.Decisions[:0], b.Decisions...)
-	w.alone, w.weight = false, 0
-	for i := range w.batch.Hits {
-		h := &w.batch.Hits[i]
-		first := len(w.buffer)
-		w.buffer = append(append(w.buffer, prefixOf(h)...), h.Key...)
-		h.Partition = ""
-		h.Key = unsafe.String(unsafe.SliceData(w.buffer[first:]), len(w.buffer)-first)
-		w.weight += weight(h.Limit)
-		w.alone = w.alone || h.Cost < 0 || h.At != 0 || repeats(w.batch.Hits, i)
-	}
-	w.likeFrom = len(w.buffer)
-	for i := range w.batch.Hits {
-		h := &w.batch.Hits[i]
-		w.buffer = append(w.buffer, byte(len(h.Key)), byte(len(h.Key)>>8))
-		w.buffer = append(w.buffer, h.Key...)
-		w.buffer = appendTerms(appendLimit(w.buffer, h.Limit), h)
-	}
-	w.err, w.decided = nil, false
-	w.gone.Store(false)
-	w.holders.Store(2)
-}
-
-// weight is about how many times as long as the quickest one Redis works on a hit: a log is read as a whole.
-func weight(l *limiter.Limit) int {
-	if l.Algorithm == limiter.SlidingLog {
-		return 1 + int(l.Requests)/4
-	}
-	return 1
-}
-
-// repeats tells whether an earlier hit has the counter of hit i.
-func repeats(hits []limiter.Hit, i int) bool {
-	for j := range i {
-		if hits[j].Key == hits[i].Key {
-			return true
-		}
-	}
-	return false
-}
-
-// like is equal for requests that the script may decide as one group.
-func (w *waiter) like() string {
-	return unsafe.String(unsafe.SliceData(w.buffer[w.likeFrom:]), len(w.buffer)-w.likeFrom)
-}
-
-// end tells the caller, if it still waits, how the request ended.
-func (w *waiter) end(c *combiner, err error) {
-	if !w.decided {
-		w.err = err
-	}
-	w.done <- struct{}{}
-	w.leave(c)
-}
-
-// result copies the decisions to the caller's batch.
-func (w *waiter) result(b *limiter.Batch) error {
-	if !w.decided {
-		return w.err
-	}
-	copy(b.Decisions, w.batch.Decisions)
-	b.Allowed = w.batch.Allowed
-	return nil
-}
-
-// leave gives w back once both its caller and the combiner are done with it.
-func (w *waiter) leave(c *combiner) {
-	w.gone.Store(true)
-	if w.holders.Add(-1) > 0 {
-		return
-	}
-	select {
-	case <-w.done:
-	default:
-	}
-	c.waiters.Put(w)
 }

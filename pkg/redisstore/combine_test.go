@@ -31,51 +31,97 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 		model := storetest.Model{}
 		for range rapid.IntRange(1, 4).Draw(t, "calls") {
 			clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
-			c := randomCall(t, run, began)
-			if err := s.runCall(context.Background(), c); err != nil {
-				t.Fatal(err)
-			}
-			for _, g := range c.groups {
-				for _, w := range g.waiters {
-					storetest.Compare(t, &w.batch, model.Decide(&w.batch, clock.Micros()))
+			c := newCall(plain)
+			c.taken = randomWaiters(t, run, began)
+			for c.fill() {
+				if err := s.runCall(context.Background(), c); err != nil {
+					t.Fatal(err)
 				}
+				for _, w := range inOrder(c) {
+					storetest.Compare(t, w.batch, model.Decide(w.batch, clock.Micros()))
+				}
+				c.finish(func(*waiter) {})
 			}
 		}
 	})
 }
 
-func randomCall(t *rapid.T, run int, began time.Time) *call {
-	c := newCall()
-	for range rapid.IntRange(1, 4).Draw(t, "kinds") {
+// randomWaiters draws requests of some kinds in any order: some that come several times, and some that the script
+// has a shorter way for, on counters that others may have, too.
+func randomWaiters(t *rapid.T, run int, began time.Time) []*waiter {
+	var ws []*waiter
+	for range rapid.IntRange(1, 6).Draw(t, "kinds") {
 		b := storetest.RandomBatch(t, run, began)
+		if rapid.Bool().Draw(t, "one window's charge") {
+			h := &b.Hits[0]
+			h.Limit = &limiter.Limit{Requests: h.Limit.Requests, Period: h.Limit.Period}
+			h.Cost, h.At = max(h.Cost, -h.Cost, 1), 0
+			h.Key = fmt.Sprintf("random:%d:%s%s:%d", run, h.Limit.Algorithm, h.Limit.Period, rapid.IntRange(0, 1).Draw(t, "window"))
+			b.Hits, b.Decisions = b.Hits[:1], b.Decisions[:1]
+		}
 		for range rapid.IntRange(1, 6).Draw(t, "alike") {
-			w := newWaiter()
-			w.copyOf(b, plain)
-			c.add(w)
+			ws = append(ws, waiting(&limiter.Batch{Hits: b.Hits, Decisions: make([]limiter.Decision, len(b.Hits))}))
 		}
 	}
-	c.encode()
-	return c
+	return rapid.Permutation(ws).Draw(t, "order")
+}
+
+// waiting is a request that is queued.
+func waiting(b *limiter.Batch) *waiter {
+	w := newWaiter()
+	w.begin(b, time.Now().Add(time.Minute))
+	return w
+}
+
+// inOrder are the requests of a call in the order in which it decides them.
+func inOrder(c *call) []*waiter {
+	var ws []*waiter
+	for _, n := range slices.Concat(c.encoding.general.groups, c.encoding.plain.groups) {
+		for w := c.groups[n].first; w != nil; w = w.like {
+			ws = append(ws, w)
+		}
+	}
+	return ws
 }
 
 func TestLikeRequestsOfACallAreOneGroup(t *testing.T) {
-	c := newCall()
-	add := func(b *limiter.Batch) {
-		w := newWaiter()
-		w.copyOf(b, plain)
-		c.add(w)
-	}
-	for range 100 {
+	c := newCall(plain)
+	add := func(b *limiter.Batch) { c.taken = append(c.taken, waiting(b)) }
+	for range 50 {
 		add(batch("hot", 1))
+		add(batch("hot", 2))
 	}
 	add(batch("cold", 1))
-	add(batch("hot", 2))
 	for range 2 {
 		add(batch("hot", -1)) // give-backs never share: what each finds differs
 	}
-	c.encode()
-	if len(c.groups) != 5 || len(c.groups[0].waiters) != 100 || len(c.keys) != 2 {
-		t.Errorf("%d groups, the first of %d requests, and %d keys", len(c.groups), len(c.groups[0].waiters), len(c.keys))
+	c.fill()
+	var sizes []int
+	for i := range c.groups {
+		sizes = append(sizes, c.groups[i].requests)
+	}
+	if !slices.Equal(sizes, []int{50, 50, 1, 1, 1}) || len(c.encoding.keys) != 2 {
+		t.Errorf("groups of %d requests, and %d keys", sizes, len(c.encoding.keys))
+	}
+}
+
+// TestABucketUnderTwoLimitsIsTwoCalls: a bucket fills at the rate of the limit that asks.
+func TestABucketUnderTwoLimitsIsTwoCalls(t *testing.T) {
+	c := newCall(plain)
+	for i := range 6 {
+		b := batch("bucket", 1)
+		b.Hits[0].Limit = &limiter.Limit{Algorithm: limiter.TokenBucket, Requests: uint32(1 + i%2), Burst: 1, Period: time.Hour}
+		c.taken = append(c.taken, waiting(b))
+	}
+	for range 2 {
+		c.fill()
+		if n := c.requests(); n != 3 {
+			t.Errorf("a call has %d requests, want 3", n)
+		}
+		c.finish(func(*waiter) {})
+	}
+	if len(c.taken) != 0 {
+		t.Errorf("%d requests are left", len(c.taken))
 	}
 }
 
@@ -93,9 +139,9 @@ type stalled struct {
 func newStalled() *stalled {
 	s := &stalled{let: make(chan struct{})}
 	s.combiner = newCombiner(func(ctx context.Context, c *call) error {
-		keys := make([]string, len(c.keys))
-		for i, k := range c.keys {
-			keys[i] = strings.Clone(k)
+		keys := make([]string, len(c.counters))
+		for i := range c.counters {
+			keys[i] = strings.Clone(c.counters[i].name)
 		}
 		s.mu.Lock()
 		s.keys = append(s.keys, keys)
@@ -163,9 +209,7 @@ func TestAFlowsQueueIsBounded(t *testing.T) {
 	s := newStalled()
 	s.decide(t, "first", "under way")
 	for range maxQueued {
-		w := newWaiter()
-		w.copyOf(batch("flood", 1), plain)
-		if err := s.submit(w, "flood"); err != nil {
+		if err := s.submit(waiting(batch("flood", 1)), "flood"); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -22,7 +22,8 @@ import (
 // Store is a limiter.Store. Any number of goroutines may use it. Close it when it is no longer needed.
 type Store struct {
 	client    *redis.Client
-	script    *redis.Script
+	hash      string   // of the script
+	text      string   // of the script
 	prefixes  []string // by tag
 	timeout   time.Duration
 	now       func() int64 // µs, or 0 for the server's clock
@@ -46,7 +47,8 @@ func Open(o Options) (*Store, error) {
 	}
 	s := &Store{
 		client:   redis.NewClient(c),
-		script:   redis.NewScript(script),
+		hash:     redis.NewScript(script).Hash(),
+		text:     script,
 		prefixes: prefixes(o.Prefix, o.HashTags),
 		timeout:  o.Timeout,
 		inFlight: o.InFlight,
@@ -93,7 +95,7 @@ func (s *Store) callsAtOnce() int {
 // runCall runs the script for a call and decides its requests by the reply.
 func (s *Store) runCall(ctx context.Context, c *call) error {
 	began := time.Now()
-	v, err := s.run(ctx, c.keys, c.argv(s.now(), s.jitter()))
+	text, err := s.run(ctx, c)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return context.DeadlineExceeded
 	}
@@ -105,12 +107,11 @@ func (s *Store) runCall(ctx context.Context, c *call) error {
 	if s.called != nil {
 		s.called(c.requests(), took)
 	}
-	r, err := parseReply(v)
+	r, err := parseReply(text)
 	if err != nil {
 		return err
 	}
-	var rows rowsByHit
-	return c.decide(r, &rows)
+	return c.decide(r)
 }
 
 // budget is how long a call may take.
@@ -127,12 +128,18 @@ func (s *Store) budget(ctx context.Context) time.Duration {
 
 // run runs the script by its hash, and by its text if the server has forgotten it: NOSCRIPT proves that
 // nothing was counted.
-func (s *Store) run(ctx context.Context, keys []string, args []any) (any, error) {
-	v, err := s.script.EvalSha(ctx, s.client, keys, args...).Result()
+func (s *Store) run(ctx context.Context, c *call) (string, error) {
+	now, jitter := s.now(), s.jitter()
+	cmd := redis.NewCmd(ctx, c.command("EVALSHA", &s.hash, now, jitter)...)
+	err := s.client.Process(ctx, cmd)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		v, err = s.script.Eval(ctx, s.client, keys, args...).Result()
+		cmd = redis.NewCmd(ctx, c.command("EVAL", &s.text, now, jitter)...)
+		err = s.client.Process(ctx, cmd)
 	}
-	return v, err
+	if err != nil {
+		return "", err
+	}
+	return cmd.Text()
 }
 
 // Unsupported is Check's error for a server that answers, and that can't be used.
@@ -167,7 +174,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if v != "ok" {
 		return fmt.Errorf("redis: trying a script: %w", &Unsupported{"its Lua differs in " + v})
 	}
-	if err := s.script.Load(ctx, s.client).Err(); err != nil {
+	if err := s.client.ScriptLoad(ctx, s.text).Err(); err != nil {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
 	if err := s.combiner.decide(ctx, trial(), time.Now().Add(checkTimeout)); err != nil {

@@ -287,26 +287,30 @@ func TestBadAddressesAreNamedWithoutTheirSecrets(t *testing.T) {
 }
 
 func FuzzReply(f *testing.F) {
-	f.Add(int64(1), "", 1)
-	f.Add(int64(1), string(make([]byte, 2*rowSize)), 2)
-	f.Add(int64(1), string(make([]byte, 24))+"\x02\x00"+string(make([]byte, 16)), 1)
-	f.Fuzz(func(t *testing.T, now int64, rows string, hits int) {
+	f.Add("", 1)
+	f.Add("\x01\x00\x00\x00\x00\x00\x00\x00", 1)
+	f.Add("\x01\x00\x00\x00\x00\x00\x00\x00"+string(make([]byte, 64)), 5)
+	f.Add("\x01\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00"+string(make([]byte, 64)), 15)
+	f.Fuzz(func(t *testing.T, text string, hits int) {
 		if hits < 1 || hits > 100 {
 			return
 		}
-		r, err := parseReply([]any{now, rows})
+		r, err := parseReply(text)
 		if err != nil {
 			return
 		}
+		limits := threeOfEach()
 		b := &limiter.Batch{Decisions: make([]limiter.Decision, hits)}
 		for i := range hits {
-			b.Hits = append(b.Hits, batch(fmt.Sprint(i), 1).Hits...)
+			h := batch(fmt.Sprint(i), 1).Hits[0]
+			h.Limit = limits[(i+hits)%len(limits)]
+			b.Hits = append(b.Hits, h)
 		}
-		w := newWaiter()
-		w.copyOf(b, plain)
-		c := newCall()
-		c.add(w)
-		if err := c.decide(r, &rowsByHit{}); (err == nil) != w.decided {
+		w := waiting(b)
+		c := newCall(plain)
+		c.taken = []*waiter{w}
+		c.fill()
+		if err := c.decide(r); (err == nil) != w.decided {
 			t.Errorf("decided %t with %v", w.decided, err)
 		}
 	})
