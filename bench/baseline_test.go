@@ -27,14 +27,7 @@ func TestTheBaselineCountsEachRequestAndSetsItsExpiry(t *testing.T) {
 	})
 	pressure := gentle()
 	pressure.Warmup = 0
-	result, err := Trial{
-		Target:    running.address,
-		Workload:  running.workload,
-		Pressure:  pressure,
-		Duration:  100 * time.Millisecond,
-		Processes: running.processes,
-		Open:      running.open,
-	}.Run(t.Context())
+	result, err := running.trial(pressure, 100*time.Millisecond).Run(t.Context())
 	if err != nil || result.Errors != 0 || result.CPU[0].Name != redisName {
 		t.Fatalf("%+v, %v", result, err)
 	}

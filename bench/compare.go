@@ -179,14 +179,10 @@ func (t task) measure(ctx context.Context, contender contender, long time.Durati
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, running.stop()) }()
-	result, err := Trial{
-		Target:    running.address,
-		Workload:  running.workload,
-		Pressure:  t.pressure,
-		Duration:  long,
-		Processes: running.processes,
-		Open:      running.open,
-	}.Run(ctx)
+	if err := running.fill(ctx); err != nil {
+		return nil, err
+	}
+	result, err := running.trial(t.pressure, long).Run(ctx)
 	if err != nil {
 		return nil, err
 	}

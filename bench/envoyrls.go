@@ -48,6 +48,7 @@ func (e envoyRLS) start(ctx context.Context, workload *Workload, store []string,
 	if err != nil {
 		return nil, err
 	}
-	running.address, running.admin, running.workload = loopback(ports[1]), loopback(ports[2]), workload
+	running.address, running.admin = loopback(ports[1]), loopback(ports[2])
+	running.workload, running.counts = workload, true
 	return running, nil
 }

@@ -39,5 +39,5 @@ func (e *Extra) UnmarshalText(text []byte) error {
 }
 
 func (e *Extra) start(_ context.Context, workload *Workload) (*server, error) {
-	return &server{address: e.Address, processes: e.Processes, workload: workload}, nil
+	return &server{address: e.Address, processes: e.Processes, workload: workload, counts: true}, nil
 }

@@ -14,10 +14,24 @@ import (
 const (
 	fillWidth   = 64 // counters that a request makes
 	fillCallers = 8
-	fillTimeout = 5 * time.Second // of a request: a server that grows may stop for a moment
+	fillTimeout = 5 * time.Second // of a request
+	fillTries   = 50              // a server that grows may stop for a moment
 )
 
-// fill makes a workload's counters, each by one hit. It does nothing for one that leaves them to chance.
+// fillAt makes a workload's counters in the server at an address. It does nothing for one that leaves them to chance.
+func (w *Workload) fillAt(ctx context.Context, target string) error {
+	if w.Scenario.Counters == 0 {
+		return nil
+	}
+	open, err := dialGRPC(target, 2)
+	if err != nil {
+		return err
+	}
+	defer open.close()
+	return w.fill(ctx, open)
+}
+
+// fill makes a workload's counters, each by one hit.
 func (w *Workload) fill(ctx context.Context, to transport) error {
 	var next atomic.Int64
 	var filling sync.WaitGroup
@@ -52,7 +66,7 @@ func (w *Workload) shares(next *atomic.Int64) func(yield func(int) bool) {
 	}
 }
 
-// makeCounters asks once, for the counters from the first on.
+// makeCounters asks for the counters from the first on, again if the server can't answer: a second hit does no harm.
 func (w *Workload) makeCounters(ctx context.Context, to transport, caller, first int) error {
 	request := &ratelimit.RateLimitRequest{Domain: w.Domain}
 	for i := first; i < min(first+fillWidth, w.Scenario.Counters); i++ {
@@ -62,14 +76,17 @@ func (w *Workload) makeCounters(ctx context.Context, to transport, caller, first
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
-	defer cancel()
 	into := new(answer)
-	if err := to.call(ctx, caller, &encoded, into); err != nil {
-		return err
+	for range fillTries {
+		asked, cancel := context.WithTimeout(ctx, fillTimeout)
+		err = to.call(asked, caller, &encoded, into)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			break
+		}
 	}
-	if into.statuses != len(request.Descriptors) {
-		return errStatuses
+	if err == nil && into.statuses != len(request.Descriptors) {
+		err = errStatuses
 	}
-	return nil
+	return err
 }

@@ -40,16 +40,11 @@ func heapOfACounter(ctx context.Context, service envoyRLS, workload *Workload) (
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, running.stop()) }()
-	open, err := dialGRPC(running.address, 2)
-	if err != nil {
-		return 0, err
-	}
-	defer open.close()
 	before, err := heapAlloc(ctx, running.admin)
 	if err != nil {
 		return 0, err
 	}
-	if err := workload.fill(ctx, open); err != nil {
+	if err := workload.fillAt(ctx, running.address); err != nil {
 		return 0, err
 	}
 	after, err := heapAlloc(ctx, running.admin)

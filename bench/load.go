@@ -31,6 +31,9 @@ func (l *Load) Run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := workload.fillAt(ctx, l.Target); err != nil {
+		return err
+	}
 	trial := Trial{Target: l.Target, Workload: workload, Pressure: l.Pressure, Duration: l.Duration, Processes: l.PID}
 	result, err := trial.Run(ctx)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // server answers now.
@@ -17,6 +18,7 @@ type server struct {
 	processes []Process
 	children  []*child // in the order of their starts; none if the server is somebody else's
 	workload  *Workload
+	counts    bool // so there are counters to be made
 	open      func(string, int) (transport, error) // nil is gRPC
 }
 
@@ -27,6 +29,26 @@ func (s *server) stop() error {
 		errs = append(errs, child.stop())
 	}
 	return errors.Join(errs...)
+}
+
+// fill makes the counters of the workload, if the server has any.
+func (s *server) fill(ctx context.Context) error {
+	if !s.counts {
+		return nil
+	}
+	return s.workload.fillAt(ctx, s.address)
+}
+
+// trial is one of the server, with its own workload.
+func (s *server) trial(pressure Pressure, long time.Duration) Trial {
+	return Trial{
+		Target:    s.address,
+		Workload:  s.workload,
+		Pressure:  pressure,
+		Duration:  long,
+		Processes: s.processes,
+		Open:      s.open,
+	}
 }
 
 // rig starts servers. Whatever they write goes to dir, which also has the rules.

@@ -74,9 +74,6 @@ func (t Trial) Run(ctx context.Context) (*Result, error) {
 	if err := t.greet(ctx, open); err != nil {
 		return nil, err
 	}
-	if err := t.Workload.fill(ctx, open); err != nil {
-		return nil, err
-	}
 	crew := callers{t.Pressure.Callers, t.Pressure.Timeout, t.Workload, open.call}
 	crew.run(ctx, t.Pressure.arrivals(ctx, t.Pressure.Warmup))
 	return t.measure(ctx, crew)
