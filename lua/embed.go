@@ -31,3 +31,9 @@ func Engine() (string, error) {
 	engine, err := parts.ReadFile("engine.lua")
 	return strings.Replace(string(engine), kernelsHere, kernels.String(), 1), err
 }
+
+// Replicas is the script by which replicas know of each other: it notes under KEYS[1] that the replica ARGV[1] is
+// alive, and returns how many were so within the last ARGV[2] milliseconds.
+//
+//go:embed replicas.lua
+var Replicas string

@@ -118,29 +118,36 @@ func TestARedisThatForgetsItsScriptsUnderLoadLosesNoRequest(t *testing.T) {
 }
 
 func TestAClientGetsAnAnswerBeforeItsDeadlineFromAFrozenRedis(t *testing.T) {
-	redis := proctest.StartRedis(t)
-	service := proctest.StartService(t, "--rules="+writeRules(t), "--redis="+redis.URL())
-	client := ratelimit.NewRateLimitServiceClient(dial(t, service.GRPC))
-	succeeds := func() bool {
-		_, err := client.ShouldRateLimit(t.Context(), shopRequest("user"))
-		return err == nil
+	for policy, want := range map[string]codes.Code{"error": codes.Unavailable, "local": codes.OK} {
+		t.Run(policy, func(t *testing.T) {
+			redis := proctest.StartRedis(t)
+			service := proctest.StartService(t, "--rules="+writeRules(t), "--redis="+redis.URL(), "--default-on-store-failure="+policy)
+			client := ratelimit.NewRateLimitServiceClient(dial(t, service.GRPC))
+			succeeds := func() bool {
+				answer, err := client.ShouldRateLimit(t.Context(), shopRequest("user"))
+				return err == nil && answer.GetDynamicMetadata() == nil
+			}
+			proctest.Eventually(t, "a call succeeds", succeeds)
+			redis.Signal(syscall.SIGSTOP)
+			const calls = 21
+			answers := map[codes.Code]int{}
+			for range calls {
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				answer, err := client.ShouldRateLimit(ctx, shopRequest("user"))
+				cancel()
+				answers[status.Code(err)]++
+				if by := answer.GetDynamicMetadata().GetFields()["degraded"].GetStringValue(); err == nil && by != policy {
+					t.Errorf("the answer is marked as degraded by %q", by)
+				}
+			}
+			if answers[want]+answers[codes.DeadlineExceeded] != calls || answers[want] <= calls/2 {
+				// A machine that is busy with other things may hold up some calls for 10 ms, hardly most of them.
+				t.Errorf("a frozen Redis made calls end as %v; most must be %s, and the rest late", answers, want)
+			}
+			redis.Signal(syscall.SIGCONT)
+			proctest.Eventually(t, "calls succeed again", succeeds)
+		})
 	}
-	proctest.Eventually(t, "a call succeeds", succeeds)
-	redis.Signal(syscall.SIGSTOP)
-	const calls = 21
-	answers := map[codes.Code]int{}
-	for range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err := client.ShouldRateLimit(ctx, shopRequest("user"))
-		cancel()
-		answers[status.Code(err)]++
-	}
-	if answers[codes.Unavailable]+answers[codes.DeadlineExceeded] != calls || answers[codes.Unavailable] <= calls/2 {
-		// A machine that is busy with other things may hold up some calls for 10 ms, hardly most of them.
-		t.Errorf("a frozen Redis made calls end as %v; most must be Unavailable, and the rest late", answers)
-	}
-	redis.Signal(syscall.SIGCONT)
-	proctest.Eventually(t, "calls succeed again", succeeds)
 }
 
 func TestHealthIsToldOfTheServerAndOfTheService(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 	"github.com/envoy-rls/envoy-rls/pkg/memstore"
 	"github.com/envoy-rls/envoy-rls/pkg/metrics"
@@ -69,6 +70,8 @@ type server struct {
 	service *rls.Service
 	store   limiter.Store
 	redis   *redisstore.Store // nil: in memory
+	local   *fallback.Store   // around redis
+	census  *census
 	ready   *readiness
 	failing *failureLog
 
@@ -92,9 +95,11 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	}
 	events := srv.metrics.Events()
 	count := events.StoreFailed
-	events.StoreFailed = func(err error) {
-		count(err)
-		srv.failing.note(err)
+	events.StoreFailed = func(err error, reason string) {
+		count(err, reason)
+		if !errors.Is(err, redisstore.ErrBreakerOpen) {
+			srv.failing.note(err)
+		}
 	}
 	events.Panicked = func(fault any, stack []byte) {
 		log.Error("a call failed by a fault in this program", "panic", fault, "stack", string(stack))
@@ -121,12 +126,32 @@ func (srv *server) openStore() error {
 	redis.SetLogger(redisLog{srv.log})
 	o := srv.settings.redisOptions()
 	o.Called = srv.metrics.StoreCalled
+	o.BreakerChanged = srv.breakerChanged
 	store, err := redisstore.Open(o)
 	if err != nil {
 		return fmt.Errorf("--redis (REDIS_URL): %w", err)
 	}
-	srv.store, srv.redis = store, store
+	srv.redis, srv.census = store, newCensus(srv.settings, store)
+	srv.local = fallback.New(store, fallback.Options{
+		Replicas: srv.census.count, Share: fallback.Share(srv.settings.LocalShare),
+		MemoryLimit: int(srv.settings.MemoryLimit), GaveBack: srv.metrics.GaveBack,
+	})
+	srv.store = srv.local
+	srv.metrics.GaugeFunc("breaker_state", "0 while Redis is asked, 1 while it is tried, 2 while it is not.",
+		func() float64 { return float64(store.Breaker()) })
+	srv.metrics.GaugeFunc("replicas", "Replicas that share the limits, as far as is known.",
+		func() float64 { return float64(srv.census.count()) })
 	return nil
+}
+
+// breakerChanged tells of the breaker, and gives back what was admitted while it was open.
+func (srv *server) breakerChanged(s redisstore.BreakerState, cause error) {
+	if s == redisstore.BreakerOpen {
+		srv.log.Warn("store is not asked for now, on_store_failure answers", "store", "redis", "error", cause)
+		return
+	}
+	srv.log.Info("store is asked again", "store", "redis")
+	srv.local.Recovered()
 }
 
 // listen opens all ports, or reports all that can't be opened.
@@ -254,6 +279,9 @@ func (srv *server) run(signals <-chan os.Signal) error {
 		"admin", srv.listeners.admin.Addr().String())
 	go srv.watchRules(ctx)
 	go srv.watchStore(ctx)
+	if srv.census != nil {
+		go srv.census.run(ctx)
+	}
 	go func() {
 		if srv.ready.wait(ctx) {
 			srv.log.Info("ready", "after", time.Since(srv.began).Round(time.Millisecond).String())

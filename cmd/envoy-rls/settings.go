@@ -51,9 +51,13 @@ type settings struct {
 	KeyPrefix       string     `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
 	StoreTimeout    timeout    `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
 
+	Replicas   count      `env:"REPLICAS" default:"0" placeholder:"N" help:"How many replicas share the limits, for on_store_failure: local. 0 finds out: by --peers, else in Redis."`
+	Peers      string     `env:"PEERS" placeholder:"NAME" help:"A DNS name with an address for each replica, as a headless Service has."`
+	LocalShare localShare `env:"LOCAL_SHARE" default:"balanced" help:"What a replica grants by itself of a limit L of N replicas: balanced (L/N + 2√(L/N)), strict (L/N) or full (L)."`
+
 	DefaultAlgorithm      algorithm     `env:"DEFAULT_ALGORITHM" default:"fixed_window" help:"For limits that name none."`
 	DefaultCountDenied    bool          `env:"DEFAULT_COUNT_DENIED" default:"${count_denied}" help:"Whether refused requests cost something, for rules that don't say."`
-	DefaultOnStoreFailure failurePolicy `env:"DEFAULT_ON_STORE_FAILURE" default:"error" help:"What answers when the store can't: error (Envoy's failure mode decides), allow or deny."`
+	DefaultOnStoreFailure failurePolicy `env:"DEFAULT_ON_STORE_FAILURE" default:"${on_store_failure}" help:"What answers when the store can't: local (this replica, by its share of each limit), allow, deny, or error (Envoy's failure mode decides)."`
 	StopTogether          bool          `name:"stop-increment-when-over-limit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" help:"A refused request costs only where it was refused."`
 
 	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED" help:"Add the headers that tell of the limit, what is left, and when it resets."`
@@ -82,14 +86,14 @@ func settingDefaults(compat bool) kong.Vars {
 			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current",
 			"redis_url": "/var/run/nutcracker/ratelimit.sock", "redis_socket_type": "unix", "key_prefix": "",
 			"count_denied": "true", "retry_header": "", "rule_header": "", "log_level": "warn",
-			"connection_age": "24h", "connection_grace": "1h",
+			"on_store_failure": "error", "connection_age": "24h", "connection_grace": "1h",
 		}
 	}
 	return kong.Vars{
 		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "",
 		"redis_url": "", "redis_socket_type": "", "key_prefix": "rls:",
 		"count_denied": "false", "retry_header": "Retry-After", "rule_header": "RateLimit-Rule", "log_level": "info",
-		"connection_age": "30m", "connection_grace": "30s",
+		"on_store_failure": "local", "connection_age": "30m", "connection_grace": "30s",
 	}
 }
 
@@ -231,7 +235,7 @@ func (p *settingProblems) mappers() kong.Option {
 	}
 	for _, v := range []any{
 		port(0), count(0), duration(0), timeout(0), byteSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
-		algorithm(0), failurePolicy(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
+		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
@@ -27,6 +28,7 @@ type (
 	logFormat     string
 	algorithm     limiter.Algorithm
 	failurePolicy limiter.FailurePolicy
+	localShare    fallback.Share
 )
 
 const (
@@ -154,8 +156,15 @@ func (a *algorithm) UnmarshalText(text []byte) error {
 func (p *failurePolicy) UnmarshalText(text []byte) error {
 	v, err := limiter.ParseFailurePolicy(string(text))
 	if err != nil {
-		return errors.New("want error or allow or deny")
+		return errors.New("want local or allow or deny or error")
 	}
 	*p = failurePolicy(v)
 	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *localShare) UnmarshalText(text []byte) error {
+	v, err := fallback.ParseShare(string(text))
+	*l = localShare(v)
+	return err
 }

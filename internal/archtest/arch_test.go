@@ -22,12 +22,15 @@ const (
 // arrows are the imports that a package may have of this module's own, tests apart. What isn't listed may
 // have none.
 var arrows = map[string][]string{
-	"cmd/envoy-rls": {"pkg/descriptors", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/redisstore", "pkg/rls"},
-	"pkg/metrics":   {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
-	"pkg/rls":       {"pkg/descriptors", "pkg/limiter"},
+	"cmd/envoy-rls": {
+		"pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/redisstore", "pkg/rls",
+	},
+	"pkg/metrics": {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
+	"pkg/rls":     {"pkg/descriptors", "pkg/limiter"},
 
 	"pkg/descriptors": {"pkg/limiter"},
 	"pkg/memstore":    {"pkg/limiter"},
+	"pkg/fallback":    {"pkg/limiter", "pkg/memstore"},
 	"pkg/redisstore":  {"pkg/limiter", "lua"},
 	"pkg/storetest":   {"pkg/limiter"},
 

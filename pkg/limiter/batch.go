@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -41,9 +42,11 @@ const (
 	FailAllow
 	// FailDeny denies the hit.
 	FailDeny
+	// FailLocal has this process decide, by its share of the limit.
+	FailLocal
 )
 
-var failurePolicies = [...]string{FailError: "error", FailAllow: "allow", FailDeny: "deny"}
+var failurePolicies = [...]string{FailError: "error", FailAllow: "allow", FailDeny: "deny", FailLocal: "local"}
 
 // String is the policy's name in rule files and settings.
 func (p FailurePolicy) String() string {
@@ -101,9 +104,12 @@ const (
 	Decided
 	// Unasked means that another hit denied the request before this one was asked for.
 	Unasked
+	// Locally means that the store failed for this hit, and that this process decided by its share of the limit.
+	Locally
 )
 
-// Decision is a store's answer for one hit. Only State means anything unless it is Decided.
+// Decision is a store's answer for one hit. Only State means anything unless it is Decided or Locally; Unasked is
+// Allowed.
 type Decision struct {
 	State State
 	// Allowed is the hit's own verdict, whatever its request's.
@@ -124,6 +130,9 @@ type Decision struct {
 	At int64
 }
 
+// Known tells whether the hit was decided, by the store or in its stead.
+func (d *Decision) Known() bool { return d.State == Decided || d.State == Locally }
+
 // Batch is a request's hits and their decisions.
 type Batch struct {
 	// Flow is whom the batch is queued and bounded for: the domain.
@@ -134,6 +143,9 @@ type Batch struct {
 	// Allowed is the verdict over all hits. It means nothing while a hit is Undecided.
 	Allowed bool
 }
+
+// ErrNotAsked is wrapped by errors of a Store that was not asked: nothing of the batch can have been counted.
+var ErrNotAsked = errors.New("the store was not asked")
 
 // Store counts hits. Implementations are safe for concurrent use and pass storetest.Run.
 type Store interface {

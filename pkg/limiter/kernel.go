@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Row is a counter's state in numbers; what they mean is its algorithm's business. The zero Row is a counter
 // that was never hit.
@@ -48,6 +51,20 @@ func Room(l *Limit, r *Row, now int64) int64 {
 	c := counter{l, r, now}
 	kernels[l.Algorithm].roll(c)
 	return kernels[l.Algorithm].room(c)
+}
+
+// Seen is a row that had so much room at an instant, in µs since the Unix epoch, as far as room tells: what a store
+// has not told of it, such as when a log's hits were, is as it is least generous later.
+func Seen(l *Limit, room, at int64) Row {
+	used := max(int64(l.Requests)-room, 0)
+	switch k := &kernels[l.Algorithm]; {
+	case k.bucket:
+		return Row{A: at, B: max(capacity(l)-room*million, 0)}
+	case l.Algorithm == SlidingLog:
+		return Row{Log: slices.Repeat([]int64{at}, int(used))}
+	default:
+		return Row{A: at / micros(l.Period), B: used}
+	}
 }
 
 // Expires is the instant, in µs since the Unix epoch, from which r, rolled to now, is as good as no row.

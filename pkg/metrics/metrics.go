@@ -26,7 +26,8 @@ type Metrics struct {
 	requests, decisions, hits, unmatched *prometheus.CounterVec
 	badOverrides, degraded, overflows    *prometheus.CounterVec
 	near                                 *prometheus.CounterVec
-	storeErrors, reloadFailures          prometheus.Counter
+	storeErrors, gaveBack                *prometheus.CounterVec
+	reloadFailures                       prometheus.Counter
 	late                                 *prometheus.CounterVec
 	duration, granted                    prometheus.Histogram
 	storeDuration, batchSize             prometheus.Histogram
@@ -84,12 +85,14 @@ func New(version string) *Metrics {
 	m.unmatched = m.counters("unmatched_descriptors_total",
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
-	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy")
+	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy", "reason")
 	m.overflows = m.counters("overflow_hits_total",
 		"Descriptors that shared the counter of their rule's values that are too many.", "domain", "rule")
 	m.capped = m.counters("series_capped_total", "Decisions counted under _other, since their rule has too many values.").
 		WithLabelValues()
-	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.").WithLabelValues()
+	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.", "reason")
+	m.gaveBack = m.counters("given_back_hits_total",
+		"Hits admitted locally in an outage, which the store was told of afterwards, or was not.", "result")
 	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
 	m.config = m.gauges("config_info", "The rules in force; 1.", "hash", "source")
 	m.rules = m.gauges("rules", "Rules in force.", "domain")
@@ -134,6 +137,20 @@ func (m *Metrics) CounterFunc(name, help, label string) func(labelValue string, 
 			Namespace: namespace, Name: name, Help: help, ConstLabels: prometheus.Labels{label: labelValue},
 		}, value))
 	}
+}
+
+// GaugeFunc adds a gauge, whose value is asked for when it is read.
+func (m *Metrics) GaugeFunc(name, help string, value func() float64) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+}
+
+// GaveBack is told of hits that were admitted locally and given back to the store, or lost by err.
+func (m *Metrics) GaveBack(hits int64, err error) {
+	result := "ok"
+	if err != nil {
+		result = "error"
+	}
+	m.gaveBack.WithLabelValues(result).Add(float64(max(hits, 0)))
 }
 
 // Handler serves the metrics in the format that the client asks for.
@@ -267,11 +284,11 @@ func (m *Metrics) Events() rls.Events {
 		Decided:     m.decided,
 		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
 		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
-		Degraded: func(domain string, policy limiter.FailurePolicy) {
-			m.degraded.WithLabelValues(domain, policy.String()).Inc()
+		Degraded: func(domain string, policy limiter.FailurePolicy, reason string) {
+			m.degraded.WithLabelValues(domain, policy.String(), reason).Inc()
 		},
 		Overflow:    func(domain, path string) { m.overflows.WithLabelValues(domain, path).Inc() },
-		StoreFailed: func(error) { m.storeErrors.Inc() },
+		StoreFailed: func(_ error, reason string) { m.storeErrors.WithLabelValues(reason).Inc() },
 	}
 }
 

@@ -82,8 +82,8 @@ func TestEventsAreCounted(t *testing.T) {
 	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOK})
 	e.Unmatched("")
 	e.BadOverride("shop")
-	e.Degraded("shop", limiter.FailAllow)
-	e.StoreFailed(errors.New("away"))
+	e.Degraded("shop", limiter.FailAllow, "timeout")
+	e.StoreFailed(errors.New("away"), "connection")
 	expectLines(t, m,
 		`envoy_rls_requests_total{code="over_limit",domain="shop"} 1`,
 		`envoy_rls_requests_total{code="error",domain=""} 1`,
@@ -96,8 +96,8 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now"} 0`,
 		`envoy_rls_unmatched_descriptors_total{domain=""} 1`,
 		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
-		`envoy_rls_degraded_answers_total{domain="shop",policy="allow"} 1`,
-		`envoy_rls_store_errors_total 1`,
+		`envoy_rls_degraded_answers_total{domain="shop",policy="allow",reason="timeout"} 1`,
+		`envoy_rls_store_errors_total{reason="connection"} 1`,
 		`envoy_rls_late_answers_total{domain="shop"} 1`,
 		`envoy_rls_request_deadline_seconds_bucket{le="0.02"} 1`,
 		`envoy_rls_store_request_duration_seconds_bucket{le="0.002"} 1`,

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -20,7 +19,7 @@ const (
 )
 
 // ErrQueueFull is the error for a request of a flow of which too many are waiting already.
-var ErrQueueFull = errors.New("too many requests of the domain are waiting for the store")
+var ErrQueueFull = notAsked("too many requests of the domain are waiting for it")
 
 // combiner lets requests that arrive while a call is under way share the next one. It adds no delay: a
 // request that finds a call to spare goes at once. Flows take turns, so that a flood of one delays the others

@@ -37,6 +37,9 @@ type Options struct {
 	// Called, if it is not nil, is told of each call of the script that was answered: how many requests
 	// shared it, and how long it took. Calls may be told of at once.
 	Called func(requests int, took time.Duration)
+	// BreakerChanged, if it is not nil, is told of each change of the breaker between open and closed, in order, and
+	// of the failure that opened it. It must return soon.
+	BreakerChanged func(s BreakerState, cause error)
 	// HashTags is over how many tags counters are spread; 0 is 1. All processes must agree on it.
 	HashTags int
 	// InFlight is the number of script calls that may be under way at once; 0 is 1, or up to 4 as the round
@@ -72,6 +75,7 @@ func (o Options) client() (*redis.Options, error) {
 	c.ContextTimeoutEnabled = true
 	// Both greetings are refused by servers whose ACL doesn't name them, and neither is of use here.
 	c.DisableIdentity = true
+	c.Dialer = newDialer(c).dial
 	c.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return c, nil
 }

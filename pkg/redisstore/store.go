@@ -29,6 +29,7 @@ type Store struct {
 	now       func() int64 // µs, or 0 for the server's clock
 	jitter    func() int64 // of expiries, in millionths
 	combiner  *combiner
+	breaker   *breaker
 	called    func(requests int, took time.Duration)
 	inFlight  int          // calls at once, or 0 for what the round trip asks for
 	roundTrip atomic.Int64 // ns, a running mean
@@ -56,18 +57,29 @@ func Open(o Options) (*Store, error) {
 		now:      func() int64 { return 0 },
 		jitter:   func() int64 { return rand.Int64N(1e6) },
 	}
-	s.combiner = newCombiner(s.runCall, s.callsAtOnce, s.prefixOf)
+	s.combiner = newCombiner(s.noteCall, s.callsAtOnce, s.prefixOf)
+	s.breaker = newBreaker(s.probe, o.BreakerChanged)
 	return s, nil
 }
 
 // Close closes the connections. Calls under way fail.
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error {
+	s.breaker.close()
+	return s.client.Close()
+}
 
-// Decide implements limiter.Store. It returns within the Store's timeout and ctx. After an error it is not
-// known whether the batch was counted, unless the error is of the kind that proves that nothing ran.
+// Breaker is the state of the Store's breaker.
+func (s *Store) Breaker() BreakerState { return s.breaker.current() }
+
+// Decide implements limiter.Store. It returns within the Store's timeout and ctx, and at once while the breaker is
+// open. The error is a *Failure. After one it is not known whether the batch was counted, unless it is of the kind
+// that proves that nothing ran, such as limiter.ErrNotAsked.
 func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	if err := ctx.Err(); err != nil {
 		return undecided(b, err)
+	}
+	if s.breaker.current() != BreakerClosed {
+		return undecided(b, ErrBreakerOpen)
 	}
 	if err := s.combiner.decide(ctx, b, time.Now().Add(s.budget(ctx))); err != nil {
 		return undecided(b, err)
@@ -77,7 +89,7 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 
 func undecided(b *limiter.Batch, err error) error {
 	clear(b.Decisions)
-	return fmt.Errorf("redis: deciding: %w", err)
+	return failure(err)
 }
 
 // maxInFlight is the most calls at once that the round trip can ask for.
@@ -90,6 +102,25 @@ func (s *Store) callsAtOnce() int {
 		return s.inFlight
 	}
 	return min(1+int(s.roundTrip.Load()/int64(time.Millisecond)), maxInFlight)
+}
+
+// noteCall runs a call and has the breaker know how it ended.
+func (s *Store) noteCall(ctx context.Context, c *call) error {
+	err := s.runCall(ctx, c)
+	if !errors.Is(err, context.Canceled) {
+		s.breaker.note(err, time.Now())
+	}
+	return err
+}
+
+// probe asks twice, first whether the server is there, which may take a connection, then to count.
+func (s *Store) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return err
+	}
+	return s.combiner.decide(ctx, trial(), time.Now().Add(max(s.timeout, maxTimeout)))
 }
 
 // runCall runs the script for a call and decides its requests by the reply.

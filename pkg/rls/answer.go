@@ -27,7 +27,7 @@ func (c *call) answer() {
 		c.status(&c.descriptors[i])
 	}
 	c.headers()
-	if c.service.options.DynamicMetadata {
+	if c.service.options.DynamicMetadata || c.degraded != 0 {
 		c.metadata()
 	}
 }
@@ -60,7 +60,7 @@ func (c *call) status(d *descriptor) {
 func (c *call) limited(d *descriptor, shown shownLimit) {
 	passes, shadow := c.passes(d), d.role() == limiter.Shadow
 	c.response.varint(statusCode, code(passes || shadow))
-	if shown.decision.State != limiter.Decided && passes || shadow && !c.service.options.Compat {
+	if !shown.decision.Known() && passes || shadow && !c.service.options.Compat {
 		return
 	}
 	c.currentLimit(shown.limit)

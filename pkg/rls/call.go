@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 	"unsafe"
@@ -27,6 +28,7 @@ type call struct {
 	exempt      bool                 // nothing is asked
 	replaced    []string             // names of limits that are not asked
 	hitLimits   []*descriptors.Limit // by hit of the batch
+	degraded    uint8                // the policies that answered for hits, by 1 << policy
 	response    response
 }
 
@@ -120,8 +122,9 @@ func (c *call) decide(ctx context.Context) error {
 	case ctx.Err() != nil: // the caller has left: nobody hears an answer
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	c.service.events.StoreFailed(err)
-	return c.degrade()
+	reason := failureReason(err)
+	c.service.events.StoreFailed(err, reason)
+	return c.degrade(reason)
 }
 
 // match finds the rule and limits of each descriptor.
@@ -279,22 +282,40 @@ func (c *call) name(values span, l *descriptors.Limit) string {
 	return unsafe.String(&c.names[values.first], len(c.names)-values.first)
 }
 
-// degrade lets the failure policies answer for what the store couldn't decide. A denial is an answer
-// whatever else failed; otherwise, if a policy wants the caller to decide, the call fails.
-func (c *call) degrade() error {
+// degrade lets the failure policies answer for what the store couldn't decide, where it was not decided locally. A
+// denial is an answer whatever else failed; otherwise, if a policy wants the caller to decide, the call fails.
+func (c *call) degrade(reason string) error {
 	fails := false
 	for i := range c.batch.Hits {
 		h, d := &c.batch.Hits[i], &c.batch.Decisions[i]
-		if d.State != limiter.Undecided {
+		policy := h.OnFailure
+		switch d.State {
+		case limiter.Locally:
+			policy = limiter.FailLocal
+		case limiter.Undecided:
+			if policy == limiter.FailLocal { // there is nobody to decide
+				policy = limiter.FailError
+			}
+			d.Allowed = policy != limiter.FailDeny
+			fails = fails || policy == limiter.FailError && h.Role != limiter.Shadow
+		case limiter.Decided, limiter.Unasked:
 			continue
 		}
-		c.service.events.Degraded(c.label(), h.OnFailure)
-		d.Allowed = h.OnFailure != limiter.FailDeny
-		fails = fails || h.OnFailure == limiter.FailError && h.Role != limiter.Shadow
+		c.degraded |= 1 << policy
+		c.service.events.Degraded(c.label(), policy, reason)
 	}
 	c.batch.Allowed = c.batch.Verdict()
 	if fails && c.batch.Allowed {
 		return status.Error(codes.Unavailable, "the rate limit store is not available")
 	}
 	return nil
+}
+
+// failureReason is why a store failed, in a word, for stores that tell.
+func failureReason(err error) string {
+	var f interface{ FailureReason() string }
+	if errors.As(err, &f) {
+		return f.FailureReason()
+	}
+	return "other"
 }

@@ -63,10 +63,10 @@ type Events struct {
 	BadOverride func(domain string)
 	// Overflow is told of each descriptor that shares the counter of its rule's values that are too many.
 	Overflow func(domain, path string)
-	// Degraded is told of each hit that its failure policy answered for.
-	Degraded func(domain string, policy limiter.FailurePolicy)
-	// StoreFailed is told of each error of the store.
-	StoreFailed func(err error)
+	// Degraded is told of each hit that its failure policy answered for, and why the store didn't, in a word.
+	Degraded func(domain string, policy limiter.FailurePolicy, reason string)
+	// StoreFailed is told of each error of the store, and why it failed, in a word.
+	StoreFailed func(err error, reason string)
 	// Panicked is told of a fault in this program that failed a call over gRPC, and where it was.
 	Panicked func(fault any, stack []byte)
 }
@@ -89,10 +89,10 @@ func (e Events) filled() Events {
 		e.Overflow = func(string, string) {}
 	}
 	if e.Degraded == nil {
-		e.Degraded = func(string, limiter.FailurePolicy) {}
+		e.Degraded = func(string, limiter.FailurePolicy, string) {}
 	}
 	if e.StoreFailed == nil {
-		e.StoreFailed = func(error) {}
+		e.StoreFailed = func(error, string) {}
 	}
 	if e.Panicked == nil {
 		e.Panicked = func(any, []byte) {}

@@ -14,6 +14,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
+	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 	"github.com/envoy-rls/envoy-rls/pkg/memstore"
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
@@ -45,16 +46,17 @@ func TestTheTablesOfTheExamplesAreTrue(t *testing.T) {
 	}
 }
 
-// example is a rule file and what its requests get.
+// example is a rule file and what its requests get, by it and the rules of others that the document shows.
 type example struct {
-	file, rules string
-	rows        []exampleRow
+	file, rules, others string
+	rows                []exampleRow
 }
 
 type exampleRow struct{ when, sends, gets string }
 
 var (
 	exampleLink = regexp.MustCompile(`\]\(\.\./config/examples/([^)]+)\)`)
+	shownRules  = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 	tableRow    = regexp.MustCompile("(?m)^\\|(?: (.+?))? \\| `(.+?)` \\| (.+) \\|$")
 )
 
@@ -70,6 +72,9 @@ func readExample(t *testing.T, section string) *example {
 		t.Fatal(err)
 	}
 	e := &example{file: link[1], rules: string(rules)}
+	if others := shownRules.FindStringSubmatch(section); others != nil {
+		e.others = others[1]
+	}
 	for _, m := range tableRow.FindAllStringSubmatch(section, -1) {
 		e.rows = append(e.rows, exampleRow{m[1], m[2], m[3]})
 	}
@@ -106,10 +111,20 @@ type exampleRun struct {
 
 func (r *exampleRun) serve(t *testing.T, store limiter.Store, rules string) *rls.Service {
 	t.Helper()
-	return serviceOver(t, store, rules, rls.Options{Now: r.clock.Now, Events: rls.Events{
+	s := rls.New(store, rls.Options{Now: r.clock.Now, Events: rls.Events{
 		Decided:   func(d rls.Decided) { r.decided = append(r.decided, d) },
 		Unmatched: func(string) { r.unmatched = true },
 	}})
+	files := []descriptors.File{{Name: r.file, Data: []byte(rules)}}
+	if r.others != "" {
+		files = append(files, descriptors.File{Name: "others.yaml", Data: []byte(r.others)})
+	}
+	compiled, problems := descriptors.Compile(files, descriptors.Options{})
+	if descriptors.HasErrors(problems) {
+		t.Fatal(problems)
+	}
+	s.SetRules(compiled)
+	return s
 }
 
 func (r *exampleRun) row(t *testing.T, row exampleRow) *outcome {
@@ -146,7 +161,7 @@ func (r *exampleRun) when(t *testing.T, text string) *rls.Service {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = store.Close() })
-		return r.serve(t, store, r.rules)
+		return r.serve(t, fallback.New(store, fallback.Options{Now: r.clock.Now}), r.rules)
 	case text != "":
 		t.Fatalf("when is %q?", text)
 	}

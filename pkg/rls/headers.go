@@ -26,7 +26,7 @@ func (c *call) headers() {
 		return
 	}
 	d, shown := c.strictest()
-	if d == nil || shown.decision.State != limiter.Decided {
+	if d == nil || !shown.decision.Known() {
 		return
 	}
 	wait := int64(shown.wait() / time.Second)

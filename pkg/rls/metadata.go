@@ -12,13 +12,41 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// metadata writes the answer's dynamic metadata, by the field names of the service that this one replaces: the
-// request as it came, and the metadata of the rules whose descriptors passed.
+// metadata writes the answer's dynamic metadata: by DynamicMetadata, the request and what its rules say of
+// themselves; and under degraded, the failure policies that answered, such as local.
 func (c *call) metadata() {
-	sent := request{wire: c.request.wire} // read anew: c's own values have been prepared
-	if sent.unmarshal() != nil {
-		return // it was read before, so this can't be
+	m := map[string]any{}
+	if c.service.options.DynamicMetadata {
+		m = c.requestMetadata()
 	}
+	if c.degraded != 0 {
+		m["degraded"] = strings.Join(c.degradedBy(), ",")
+	}
+	s, err := structpb.NewStruct(m)
+	if err != nil {
+		return // a text that is not UTF-8, which no request and no rule file has
+	}
+	start := c.response.open(answerMetadata)
+	if b, err := (proto.MarshalOptions{}).MarshalAppend(c.response, s); err == nil {
+		c.response = b
+	}
+	c.response.close(start)
+}
+
+func (c *call) degradedBy() (policies []string) {
+	for p := limiter.FailError; p <= limiter.FailLocal; p++ {
+		if c.degraded&(1<<p) != 0 {
+			policies = append(policies, p.String())
+		}
+	}
+	return policies
+}
+
+// requestMetadata is, by the field names of the service that this one replaces, the request as it came, and the
+// metadata of the rules whose descriptors passed.
+func (c *call) requestMetadata() map[string]any {
+	sent := request{wire: c.request.wire} // read anew: c's own values have been prepared
+	_ = sent.unmarshal()                  // it was read before
 	list := make([]any, len(sent.descriptors))
 	for i := range sent.descriptors {
 		list[i] = sent.descriptorMetadata(&sent.descriptors[i])
@@ -30,15 +58,7 @@ func (c *call) metadata() {
 	if rules := c.ruleMetadata(); len(rules) > 0 {
 		m["metadata"] = rules
 	}
-	s, err := structpb.NewStruct(m)
-	if err != nil {
-		return // a text that is not UTF-8, which no request and no rule file has
-	}
-	start := c.response.open(answerMetadata)
-	if b, err := (proto.MarshalOptions{}).MarshalAppend(c.response, s); err == nil {
-		c.response = b
-	}
-	c.response.close(start)
+	return m
 }
 
 func (r *request) descriptorMetadata(d *sentDescriptor) map[string]any {

@@ -474,7 +474,7 @@ descriptors:
   - {key: deny, on_store_failure: deny, rate_limit: {unit: minute, requests_per_unit: 9}}
   - {key: error, on_store_failure: error, rate_limit: {unit: minute, requests_per_unit: 9}}
   - {key: shadow, shadow_mode: true, on_store_failure: error, rate_limit: {unit: minute, requests_per_unit: 9}}
-`, rls.Options{Events: rls.Events{Degraded: func(_ string, p limiter.FailurePolicy) { degraded[p]++ }}})
+`, rls.Options{Events: rls.Events{Degraded: func(_ string, p limiter.FailurePolicy, _ string) { degraded[p]++ }}})
 	expect(t, s, request(descriptor("other=x")), "OK: OK") // the store isn't asked
 	expect(t, s, request(descriptor("allow=x")), "OK: OK")
 	expect(t, s, request(descriptor("deny=x")), "OVER_LIMIT: OVER_LIMIT 0/9 0s")

@@ -1,0 +1,68 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+)
+
+func TestWhenABreakerOpens(t *testing.T) {
+	late, gone := context.DeadlineExceeded, io.EOF
+	repeat := func(n int, every time.Duration, errs ...error) (steps []step) {
+		for i := range n {
+			steps = append(steps, step{every, errs[i%len(errs)]})
+		}
+		return steps
+	}
+	for _, c := range []struct {
+		name  string
+		steps []step
+		want  BreakerState
+	}{
+		{"4 failures in a row", repeat(4, time.Millisecond, gone), BreakerClosed},
+		{"5 failures in a row", repeat(5, time.Millisecond, gone), BreakerOpen},
+		{"5 failures with a success between", append(repeat(4, time.Millisecond, gone), step{0, nil}, step{0, gone}), BreakerClosed},
+		{"5 late ones within 100 ms", repeat(5, 20*time.Millisecond, late), BreakerClosed},
+		{"10 late ones, over 200 ms", repeat(10, 20*time.Millisecond, late), BreakerOpen},
+		{"every third one late for an hour", repeat(100_000, 30*time.Millisecond, nil, late, nil), BreakerClosed},
+		{"half of 20 in a second", repeat(20, 20*time.Millisecond, nil, late), BreakerOpen},
+		{"half of 18 in a second", repeat(18, 20*time.Millisecond, nil, late), BreakerClosed},
+		{"half of 20 over 4 seconds", repeat(20, 200*time.Millisecond, nil, late), BreakerClosed},
+	} {
+		b := newBreaker(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil)
+		now := time.Now()
+		for _, s := range c.steps {
+			now = now.Add(s.after)
+			b.note(s.err, now)
+		}
+		if got := b.current(); got != c.want && (got != BreakerHalfOpen || c.want != BreakerOpen) {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		b.close()
+	}
+}
+
+type step struct {
+	after time.Duration
+	err   error
+}
+
+func TestABreakerClosesAfterAGoodProbe(t *testing.T) {
+	probes := make(chan error)
+	states := make(chan BreakerState, 4)
+	b := newBreaker(func(context.Context) error { return <-probes }, func(s BreakerState, _ error) { states <- s })
+	defer b.close()
+	for range inARow {
+		b.note(io.EOF, time.Now())
+	}
+	probes <- errors.New("still away")
+	if b.current() == BreakerClosed {
+		t.Error("it closed after a bad probe")
+	}
+	probes <- nil
+	if first, second := <-states, <-states; first != BreakerOpen || second != BreakerClosed {
+		t.Errorf("it turned %s, then %s", first, second)
+	}
+}
