@@ -43,20 +43,26 @@ local function newrow(limit, key, a, b, c)
   return {a = a, b = b, c = c, limit = limit, key = key, pending = 0, live = false, changed = false}
 end
 
--- kernels: each is made when the call has a limit of its algorithm. load(limit, key, value) gives the row rolled
--- to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row) brings a row to another
--- limit, where that makes a difference.
-local K = {}
+-- kernels: each is made when it is first asked for, as a call has few algorithms. load(limit, key, value) gives the
+-- row rolled to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row) brings a row to
+-- another limit, where that makes a difference.
+local K, made = {}, {}
 -- kernels
+
+local function kernelof(limit)
+  local algorithm = limit.algorithm
+  if not made[algorithm] then made[algorithm] = K[algorithm]() end
+  return made[algorithm]
+end
 
 local limits, pos = {}, 1
 while pos <= #ARGV[3] do
   local algorithm, requests, burst, period
   algorithm, requests, burst, period, pos = unpack_('<BI4I4I8', ARGV[3], pos)
-  if type(K[algorithm]) == 'function' then K[algorithm] = K[algorithm]() end
+  local window = floordiv(now, period)
   limits[#limits + 1] = {
-    kernel = K[algorithm], requests = requests, burst = burst, period = period,
-    window = floordiv(now, period), quantum = period / 1e6, expires = false, ttl = false, shareof = false, share = false,
+    algorithm = algorithm, requests = requests, burst = burst, period = period, window = window,
+    present = window % 2^20 * 2^32, quantum = period / 1e6, expires = 0, ttl = false, shareof = false, share = 0,
   }
 end
 
@@ -66,11 +72,12 @@ while pos <= #ARGV[4] do
   local kind, count = {}, nil
   count, pos = unpack_('<H', ARGV[4], pos)
   for i = 1, count do
-    local hit, l, passfull = {}, nil, nil
-    l, hit.cost, hit.at, hit.group, hit.role, hit.charge, passfull, pos = unpack_('<Hi8i8HBBB', ARGV[4], pos)
-    hit.limit, hit.kernel, hit.need = limits[l], limits[l].kernel, hit.cost
-    if hit.cost == 0 and passfull == 0 then hit.need = 1 end
-    kind[i] = hit
+    local limit, cost, at, group, role, charge, passfull
+    limit, cost, at, group, role, charge, passfull, pos = unpack_('<Hi8i8HBBB', ARGV[4], pos)
+    kind[i] = {
+      limit = limits[limit], kernel = false, cost = cost, need = (cost == 0 and passfull == 0) and 1 or cost, at = at,
+      group = group, role = role, charge = charge, row = false, allowed = 0, passes = 0,
+    }
   end
   kinds[#kinds + 1] = kind
 end
@@ -78,9 +85,7 @@ end
 -- All values are read before anything is written. A key of another type than string reads as none.
 local values = redis_call('MGET', unpack(KEYS))
 
-local reply, changed = {now}, {}
-
-local function integers(text) return {unpack_('<' .. rep('H', #text / 2), text)} end
+local reply, changed, plain = {now}, {}, 0
 
 if ARGV[6] ~= '' then
   local rows = {}
@@ -158,10 +163,11 @@ if ARGV[6] ~= '' then
     return times
   end
 
-  local ops, at = integers(ARGV[6]), 1
+  local ops, at = {unpack_('<' .. rep('H', #ARGV[6] / 2), ARGV[6])}, 1
   while at < #ops do
     local hits, groups = kinds[ops[at]], ops[at + 1]
     local size = #hits
+    for i = 1, size do hits[i].kernel = kernelof(hits[i].limit) end
     at = at + 2
     for _ = 1, groups do
       local n, all = ops[at], true
@@ -188,58 +194,60 @@ end
 
 -- From here on there are writes, and nothing that can raise, but for the first write.
 
-if ARGV[5] ~= '' then
-  -- byrow decides n requests for one window, writes it, and returns it as it was.
-  local function byrow(hit, n, key)
-    local limit, kernel = hit.limit, hit.kernel
-    local row = kernel.load(limit, KEYS[key], values[key])
-    local value = row.a % 2^20 * 2^32 + row.b
-    if hit.charge < DENIED then n = min(n, max(floordiv(kernel.room(limit, row), hit.cost), 0)) end
-    if n > 0 and kernel.spend(limit, row, hit.cost * n, 0) then kernel.save(limit, row) end
-    return value
-  end
+-- byrow decides n requests for one window, writes it, and returns it as it was.
+local function byrow(hit, n, key)
+  local limit, kernel = hit.limit, kernelof(hit.limit)
+  local row = kernel.load(limit, KEYS[key], values[key])
+  local value = row.a % 2^20 * 2^32 + row.b
+  if hit.charge < DENIED then n = min(n, max(floordiv(kernel.room(limit, row), hit.cost), 0)) end
+  if n > 0 and kernel.spend(limit, row, hit.cost * n, 0) then kernel.save(limit, row) end
+  return value
+end
 
-  local ops, at, key, shown = integers(ARGV[5]), 1, 0, #reply
-  while at < #ops do
-    local hit, groups = kinds[ops[at]][1], ops[at + 1]
-    local limit, cost, charge, requests = hit.limit, hit.cost, hit.charge, hit.limit.requests
-    local present, expires = limit.window % 2^20 * 2^32, ttl(limit, (limit.window + 1) * limit.period)
-    local once, first = fmt('%d', cost), fmt('%d', present + cost)
-    at = at + 2
-    for i = at, at + groups - 1 do
-      key, shown = key + 1, shown + 1
-      -- What most windows are, none or the present one, goes without a row.
-      local n, value, written = ops[i], tonumber(values[key] or present), false
-      local count = (value or -1) - present
-      if count >= 0 and count <= MAX and count % 1 == 0 then
-        local times = n
-        if charge < DENIED and cost * n > requests - count then times = max(floordiv(requests - count, cost), 0) end
-        local spent = min(cost * times, MAX - count)
-        if spent == 0 then
-          written = true
-        elseif values[key] then
-          local by = spent == cost and once or fmt('%d', spent)
-          written = type(redis_pcall('INCRBY', KEYS[key], by)) == 'number'
-        else
-          local to = spent == cost and first or fmt('%d', present + spent)
-          redis_call('SET', KEYS[key], to, 'PX', expires)
-          written = true
-        end
+pos = 1
+while pos <= #ARGV[5] do
+  local kind, n, groups
+  kind, n, groups, pos = unpack_('<HHH', ARGV[5], pos)
+  local hit = kinds[kind][1]
+  local limit, cost, charge, present = hit.limit, hit.cost, hit.charge, hit.limit.present
+  local requests, expires = limit.requests, ttl(limit, (limit.window + 1) * limit.period)
+  local full = cost * n
+  local by, to = fmt('%d', full), fmt('%d', present + full)
+  for key = plain + 1, plain + groups do
+    -- What most windows are, none or the present one, goes without a row.
+    local value, written = tonumber(values[key] or present), false
+    local count = (value or -1) - present
+    if count >= 0 and count <= MAX and count % 1 == 0 then
+      local spent = full
+      if charge < DENIED and full > requests - count then spent = cost * max(floordiv(requests - count, cost), 0) end
+      if spent > MAX - count then spent = MAX - count end
+      if spent == 0 then
+        written = true
+      elseif values[key] then
+        written = redis_pcall('INCRBY', KEYS[key], spent == full and by or fmt('%d', spent)) == value + spent
+      else
+        redis_call('SET', KEYS[key], spent == full and to or fmt('%d', present + spent), 'PX', expires)
+        written = true
       end
-      reply[shown] = written and value or byrow(hit, n, key)
     end
-    at = at + groups
+    values[key] = written and value or byrow(hit, n, key) -- for the reply
   end
+  plain = plain + groups
 end
 
 for i = 1, #changed do
   local row = changed[i]
-  row.changed.kernel.save(row.changed, row)
+  kernelof(row.changed).save(row.changed, row)
 end
 
-local numbers = {}
-for i = 1, #reply, 1000 do
-  local last = min(i + 999, #reply)
-  numbers[#numbers + 1] = pack('<' .. rep('i8', last - i + 1), unpack(reply, i, last))
+-- packed is the reply's part of a list's first numbers, some at a time: a function takes a few thousand at most.
+local function packed(list, count)
+  local parts = {}
+  for i = 1, count, 1000 do
+    local last = min(i + 999, count)
+    parts[#parts + 1] = pack('<' .. rep('i8', last - i + 1), unpack(list, i, last))
+  end
+  return table.concat(parts)
 end
-return table.concat(numbers)
+
+return packed(reply, #reply) .. packed(values, plain)

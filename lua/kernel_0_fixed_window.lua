@@ -6,8 +6,8 @@ K[0] = function()
       local n = tonumber(value)
       if n and n >= 0 and n < 2^52 and n % 1 == 0 then
         local b = n % 2^32
-        local ahead = ((n - b) / 2^32 - limit.window) % 2^20
-        if ahead < 2^19 and plausible(limit, ahead * limit.period + now) then
+        local ahead = ((n - b - limit.present) / 2^32) % 2^20
+        if ahead == 0 or ahead < 2^19 and plausible(limit, ahead * limit.period + now) then
           local row = newrow(limit, key, limit.window + ahead, b, 0)
           row.live = b
           return row

@@ -1,4 +1,5 @@
--- sliding_window.go's twin: a is the present window's index, b its count, c that of the window before.
+-- sliding_window.go's twin: a is the present window's index, b its count, c that of the window before. live tells whether
+-- a is the window that was read.
 K[1] = function()
   -- elapsed is how much of a window has passed, in millionths.
   local function elapsed(limit, window)
@@ -14,7 +15,11 @@ K[1] = function()
       if value then a, b, c = match(value, '^(%d+):(%d+):(%d+)$') end
       if a then a, b, c = a + 0, b + 0, c + 0 end
       if a and plausible(limit, a * limit.period) and b <= MAX and c <= MAX then
-        if a >= limit.window then return newrow(limit, key, a, b, c) end
+        if a >= limit.window then
+          local row = newrow(limit, key, a, b, c)
+          row.live = true
+          return row
+        end
         if a == limit.window - 1 then return newrow(limit, key, limit.window, 0, b) end
       end
       return newrow(limit, key, limit.window, 0, 0)
@@ -35,8 +40,10 @@ K[1] = function()
       return row[count] ~= before
     end,
 
+    -- A window that was there keeps its TTL, on servers that know how.
     save = function(limit, row)
       local value = fmt('%d:%d:%d', row.a, row.b, row.c)
+      if row.live and redis_pcall('SET', row.key, value, 'KEEPTTL').ok then return end
       redis_call('SET', row.key, value, 'PX', ttl(limit, (row.a + 2) * limit.period))
     end,
   }

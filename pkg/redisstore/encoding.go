@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"time"
 	"unsafe"
@@ -45,11 +46,11 @@ func (c *call) encode() {
 	}
 	for i := range c.kinds {
 		if c.kinds[i].plain {
-			c.encodeRun(i, true)
+			c.encodePlain(i)
 		}
 	}
 	for i := range c.kinds {
-		c.encodeRun(i, false)
+		c.encodeGeneral(i)
 	}
 }
 
@@ -85,30 +86,50 @@ func (e *encoding) limit(l *limiter.Limit) uint16 {
 	return n
 }
 
-// encodeRun encodes the groups of a kind that belong into one section: a plain group is the only one of its
-// counter.
-func (c *call) encodeRun(kind int, plain bool) {
-	e := &c.encoding
-	s := &e.general
-	if plain {
-		s = &e.plain
+// encodePlain encodes the groups of a kind that are the only ones of their counters, in runs of equal numbers of
+// requests.
+func (c *call) encodePlain(kind int) {
+	s := &c.encoding.plain
+	first := len(s.groups)
+	for n := c.kinds[kind].head; n != none; n = c.groups[n].next {
+		if c.isPlain(&c.groups[n]) {
+			s.groups = append(s.groups, n)
+		}
 	}
+	slices.SortFunc(s.groups[first:], func(a, b int32) int { return c.groups[a].requests - c.groups[b].requests })
+	for groups := s.groups[first:]; len(groups) > 0; {
+		requests, n := c.groups[groups[0]].requests, 0
+		for n < len(groups) && c.groups[groups[n]].requests == requests {
+			c.encoding.key(&c.counters[c.countersOf(&c.groups[groups[n]])[0]])
+			n++
+		}
+		s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(kind+1))
+		s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(requests))
+		s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(n))
+		groups = groups[n:]
+	}
+}
+
+// isPlain tells whether a group has one hit, a charge of a fixed window that no other group hits.
+func (c *call) isPlain(g *group) bool {
+	return c.kinds[g.kind].plain && c.counters[c.countersOf(g)[0]].hits == 1
+}
+
+// encodeGeneral encodes the other groups of a kind.
+func (c *call) encodeGeneral(kind int) {
+	s := &c.encoding.general
 	start, before := len(s.runs), len(s.groups)
 	s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(kind+1))
 	s.runs = append(s.runs, 0, 0) // for how many there are
 	for n := c.kinds[kind].head; n != none; n = c.groups[n].next {
 		g := &c.groups[n]
-		counters := c.countersOf(g)
-		if plain != (c.kinds[kind].plain && c.counters[counters[0]].hits == 1) {
+		if c.isPlain(g) {
 			continue
 		}
 		s.groups = append(s.groups, n)
 		s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(g.requests))
-		for _, counter := range counters {
-			number := e.key(&c.counters[counter])
-			if !plain {
-				s.runs = binary.LittleEndian.AppendUint16(s.runs, number)
-			}
+		for _, counter := range c.countersOf(g) {
+			s.runs = binary.LittleEndian.AppendUint16(s.runs, c.encoding.key(&c.counters[counter]))
 		}
 	}
 	if n := len(s.groups) - before; n > 0 {
