@@ -102,14 +102,15 @@ const (
 	Undecided State = iota
 	// Decided means that the store decided.
 	Decided
-	// Unasked means that another hit denied the request before this one was asked for.
+	// Unasked means that other hits denied the request before the store was asked for this one. Its Allowed is
+	// set, since it denies nothing, and nothing else of it means anything.
 	Unasked
 	// Locally means that the store failed for this hit, and that this process decided by its share of the limit.
 	Locally
 )
 
-// Decision is a store's answer for one hit. Only State means anything unless it is Decided or Locally; Unasked is
-// Allowed.
+// Decision is a store's answer for one hit. Only State, and Allowed where it is Unasked, means anything unless it
+// is Decided or Locally.
 type Decision struct {
 	State State
 	// Allowed is the hit's own verdict, whatever its request's.

@@ -24,13 +24,13 @@ func Decide(b *Batch, rows []*Row, now int64) {
 		rows[i].pending = 0
 		d.ResetAfter = k.resetAfter(c)
 		if !d.Allowed {
-			d.RetryAfter = max(k.retryAfter(c, h.need()), time.Microsecond)
+			d.RetryAfter = max(k.retryAfter(c, h.Need()), time.Microsecond)
 		}
 	}
 }
 
-// need is the room that h wants before it is allowed.
-func (h *Hit) need() int64 {
+// Need is the room that h wants before it is allowed; a give-back wants none.
+func (h *Hit) Need() int64 {
 	if h.Cost == 0 && !h.PassFull {
 		return 1
 	}
@@ -46,7 +46,7 @@ func judge(h *Hit, d *Decision, row *Row, now int64) {
 	room := k.room(c) - row.pending
 	*d = Decision{
 		State:   Decided,
-		Allowed: h.Cost < 0 || h.need() <= room,
+		Allowed: h.Cost < 0 || h.Need() <= room,
 		Charged: gaveBack,
 		Room:    room,
 		At:      now,
