@@ -28,6 +28,7 @@ var arrows = map[string][]string{
 	"pkg/metrics": {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
 	"pkg/rls":     {"pkg/descriptors", "pkg/limiter"},
 
+	"pkg/denycache":   {"pkg/limiter"},
 	"pkg/descriptors": {"pkg/limiter"},
 	"pkg/memstore":    {"pkg/limiter"},
 	"pkg/fallback":    {"pkg/limiter", "pkg/memstore"},
