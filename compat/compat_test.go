@@ -15,18 +15,14 @@ func TestMain(m *testing.M) { os.Exit(proctest.Main(m)) }
 
 // What cases wait for.
 const (
-	overrides  = "counters for limits that requests bring along"
-	localCache = "LOCAL_CACHE_SIZE_IN_BYTES"
-	quotaMode  = "QUOTA_MODE"
+	overrides = "counters for limits that requests bring along"
+	quotaMode = "QUOTA_MODE"
 )
 
 // waiting are the parts of cases that don't hold yet. All else of these cases does. A part is one thing that a
 // case wants, by the end of its name in a run's problems. Whoever brings what it waits for takes the line out.
 var waiting = []struct{ name, part, thing string }{
 	{"override_new_number_keeps_the_counter", ".total_hits", overrides},
-	{"local_cache_shadow_rule", ".over_limit_with_local_cache", localCache},
-	{"local_cache_shadow_rule", "redis s_sh_x_", localCache},
-	{"local_cache_other_descriptor_still_counts", "redis c_one_x_", localCache},
 	{"quota_global_all_over", "step 2: overall", quotaMode},
 }
 

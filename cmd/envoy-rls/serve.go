@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/envoy-rls/envoy-rls/pkg/denycache"
 	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 	"github.com/envoy-rls/envoy-rls/pkg/memstore"
@@ -132,7 +133,7 @@ func (srv *server) openStore() error {
 		return fmt.Errorf("--redis (REDIS_URL): %w", err)
 	}
 	srv.redis, srv.census = store, newCensus(srv.settings, store)
-	srv.local = fallback.New(store, fallback.Options{
+	srv.local = fallback.New(srv.remembering(store), fallback.Options{
 		Replicas: srv.census.count, Share: fallback.Share(srv.settings.LocalShare),
 		MemoryLimit: int(srv.settings.MemoryLimit), GaveBack: srv.metrics.GaveBack,
 	})
@@ -152,6 +153,20 @@ func (srv *server) breakerChanged(s redisstore.BreakerState, cause error) {
 	}
 	srv.log.Info("store is asked again", "store", "redis")
 	srv.local.Recovered()
+}
+
+// remembering puts the deny cache in front of a store, if there is to be one.
+func (srv *server) remembering(inner limiter.Store) limiter.Store {
+	o := srv.settings.denyCacheOptions()
+	if o.Size == 0 {
+		return inner
+	}
+	o.Refused = srv.metrics.RefusedFromMemory
+	store := denycache.New(inner, o)
+	answered := srv.metrics.CounterFunc("deny_cache_hits_total", "Requests answered from memory.", "answered")
+	answered("whole", func() float64 { return float64(store.Answers().Whole) })
+	answered("partly", func() float64 { return float64(store.Answers().Partial) })
+	return store
 }
 
 // listen opens all ports, or reports all that can't be opened.

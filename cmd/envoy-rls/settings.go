@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/envoy-rls/envoy-rls/pkg/denycache"
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
@@ -49,6 +50,7 @@ type settings struct {
 	RedisPoolSize   count      `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections; 0 is ten for each CPU."`
 	RedisInFlight   count      `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
 	KeyPrefix       string     `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
+	DenyCache       cacheSize  `env:"DENY_CACHE,LOCAL_CACHE_SIZE_IN_BYTES" default:"${deny_cache}" placeholder:"SIZE" help:"What remembering exhausted counters may take, before Redis; 0 asks Redis each time."`
 	StoreTimeout    timeout    `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
 
 	Replicas   count      `env:"REPLICAS" default:"0" placeholder:"N" help:"How many replicas share the limits, for on_store_failure: local. 0 finds out: by --peers, else in Redis."`
@@ -86,14 +88,14 @@ func settingDefaults(compat bool) kong.Vars {
 			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current",
 			"redis_url": "/var/run/nutcracker/ratelimit.sock", "redis_socket_type": "unix", "key_prefix": "",
 			"count_denied": "true", "retry_header": "", "rule_header": "", "log_level": "warn",
-			"on_store_failure": "error", "connection_age": "24h", "connection_grace": "1h",
+			"on_store_failure": "error", "connection_age": "24h", "connection_grace": "1h", "deny_cache": "0",
 		}
 	}
 	return kong.Vars{
 		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "",
 		"redis_url": "", "redis_socket_type": "", "key_prefix": "rls:",
 		"count_denied": "false", "retry_header": "Retry-After", "rule_header": "RateLimit-Rule", "log_level": "info",
-		"on_store_failure": "local", "connection_age": "30m", "connection_grace": "30s",
+		"on_store_failure": "local", "connection_age": "30m", "connection_grace": "30s", "deny_cache": "8MiB",
 	}
 }
 
@@ -165,6 +167,15 @@ func (s *settings) redisOptions() redisstore.Options {
 	}
 }
 
+// denyCacheOptions are, in compat mode, such that the cache does what the replaced service's own does.
+func (s *settings) denyCacheOptions() denycache.Options {
+	o := denycache.Options{Size: int(s.DenyCache)}
+	if s.Compat != "" {
+		o.Uncounted, o.MaxAge = true, limiter.MaxPeriod
+	}
+	return o
+}
+
 func (s *settings) defaults() descriptors.Defaults {
 	return descriptors.Defaults{
 		Algorithm:      limiter.Algorithm(s.DefaultAlgorithm),
@@ -234,7 +245,7 @@ func (p *settingProblems) mappers() kong.Option {
 		}),
 	}
 	for _, v := range []any{
-		port(0), count(0), duration(0), timeout(0), byteSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
+		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
 		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))

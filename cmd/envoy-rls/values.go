@@ -20,6 +20,7 @@ type (
 	duration      time.Duration
 	timeout       time.Duration // 0 is auto
 	byteSize      int
+	cacheSize     int // bytes; 0 is none
 	ratio         float32
 	compatMode    string
 	storeKind     string
@@ -89,6 +90,18 @@ func (b *byteSize) UnmarshalText(text []byte) error {
 		return errors.New("want a size with its unit, such as 512KiB, 256MiB or 1GiB")
 	}
 	*b = byteSize(n * unit)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. The replaced service takes bytes, without a unit.
+func (c *cacheSize) UnmarshalText(text []byte) error {
+	if n, err := strconv.ParseUint(string(text), 10, 40); err == nil {
+		*c = cacheSize(n)
+		return nil
+	}
+	if (*byteSize)(c).UnmarshalText(text) != nil {
+		return errors.New("want 0, bytes, or a size with its unit, such as 8MiB")
+	}
 	return nil
 }
 

@@ -23,7 +23,7 @@ const (
 // have none.
 var arrows = map[string][]string{
 	"cmd/envoy-rls": {
-		"pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/redisstore", "pkg/rls",
+		"pkg/denycache", "pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/redisstore", "pkg/rls",
 	},
 	"pkg/metrics": {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
 	"pkg/rls":     {"pkg/descriptors", "pkg/limiter"},

@@ -13,6 +13,7 @@ import (
 type handles struct {
 	requests  map[request]prometheus.Counter
 	decisions map[decision]*decisionCounters
+	limits    map[*limiter.Limit]series // by their places in the rules
 }
 
 type request struct{ domain, code string }
@@ -39,7 +40,7 @@ type decisionCounters struct {
 
 // handlesOf makes the counters of all limits, at 0 if they are new.
 func (m *Metrics) handlesOf(rules *descriptors.Ruleset) *handles {
-	h := &handles{map[request]prometheus.Counter{}, map[decision]*decisionCounters{}}
+	h := &handles{map[request]prometheus.Counter{}, map[decision]*decisionCounters{}, map[*limiter.Limit]series{}}
 	for d := range rules.Domains {
 		for _, code := range []string{codeOK, codeOverLimit, codeError} {
 			h.requests[request{d.Name, code}] = m.requests.WithLabelValues(d.Name, code)
@@ -58,6 +59,7 @@ func (m *Metrics) addHandles(h *handles, r *descriptors.Rule) {
 			refused = rls.ResultShadowOverLimit
 		}
 		path := r.Limits[i].Path
+		h.limits[&r.Limits[i].Limit] = series{r.Domain, path}
 		for _, result := range []rls.Result{rls.ResultOK, rls.ResultNearLimit, refused} {
 			h.decisions[decision{r.Domain, path, result}] = m.decision(r.Domain, path, result)
 		}

@@ -25,7 +25,7 @@ type Metrics struct {
 
 	requests, decisions, hits, unmatched *prometheus.CounterVec
 	badOverrides, degraded, overflows    *prometheus.CounterVec
-	near                                 *prometheus.CounterVec
+	near, remembered                     *prometheus.CounterVec
 	storeErrors, gaveBack                *prometheus.CounterVec
 	reloadFailures                       prometheus.Counter
 	late                                 *prometheus.CounterVec
@@ -82,6 +82,8 @@ func New(version string) *Metrics {
 		"What those descriptors cost, give-backs apart. Of a refused cost, over_limit is what lay beyond the limit.",
 		"domain", "rule", "result")
 	m.near = m.counters("near_limit_hits_total", "Of the hits, those in the last part before the limit.", "domain", "rule")
+	m.remembered = m.counters("deny_cache_refused_hits_total",
+		"Of the hits, those that were refused from memory, without asking the store.", "domain", "rule")
 	m.unmatched = m.counters("unmatched_descriptors_total",
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
@@ -214,6 +216,7 @@ func (m *Metrics) drop(domain, path string) {
 	}
 	m.hits.DeleteLabelValues(domain, path, resultRest)
 	m.near.DeleteLabelValues(domain, path)
+	m.remembered.DeleteLabelValues(domain, path)
 	m.overflows.DeleteLabelValues(domain, path)
 }
 
@@ -318,6 +321,14 @@ func (m *Metrics) answered(a rls.Answered) {
 func (m *Metrics) StoreCalled(requests int, took time.Duration) {
 	m.storeDuration.Observe(took.Seconds())
 	m.batchSize.Observe(float64(requests))
+}
+
+// RefusedFromMemory is told of each hit that was refused without asking the store. It counts those under limits of
+// rules in force, which it knows by their places.
+func (m *Metrics) RefusedFromMemory(h *limiter.Hit) {
+	if s, ok := m.quick.Load().limits[h.Limit]; ok {
+		m.remembered.WithLabelValues(s.domain, s.path).Add(float64(h.Cost))
+	}
 }
 
 func (m *Metrics) decided(d rls.Decided) {

@@ -105,9 +105,24 @@ func TestEventsAreCounted(t *testing.T) {
 	)
 }
 
+// TestWhatWasRefusedFromMemoryIsToldByItsLimit also has a limit that a request brought along.
+func TestWhatWasRefusedFromMemoryIsToldByItsLimit(t *testing.T) {
+	m := metrics.New("v1")
+	rs := rules(t)
+	limit := &rs.Domain("shop").Match([]descriptors.Entry{{Key: "user", Value: "ann"}}).Limits[0].Limit
+	m.RefusedFromMemory(&limiter.Hit{Limit: limit, Cost: 3}) // before any rules are in force
+	m.Loaded(rs, "file", true)
+	m.RefusedFromMemory(&limiter.Hit{Limit: limit, Cost: 3})
+	m.RefusedFromMemory(&limiter.Hit{Limit: limit})
+	m.RefusedFromMemory(&limiter.Hit{Limit: &limiter.Limit{}, Cost: 3})
+	expectLines(t, m, `envoy_rls_deny_cache_refused_hits_total{domain="shop",rule="shop.user/now"} 3`)
+}
+
 func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
 	m := metrics.New("v1")
-	m.Loaded(rules(t), "file", true)
+	rs := rules(t)
+	m.Loaded(rs, "file", true)
+	m.RefusedFromMemory(&limiter.Hit{Limit: &rs.Domain("shop").Match([]descriptors.Entry{{Key: "user", Value: "ann"}}).Limits[0].Limit})
 	m.Events().Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultReplaced, Cost: 1})
 	empty, _ := descriptors.Compile(nil, descriptors.Options{})
 	m.Loaded(empty, "file", true)
