@@ -32,6 +32,7 @@ var arrows = map[string][]string{
 	"pkg/descriptors": {"pkg/limiter"},
 	"pkg/memstore":    {"pkg/limiter"},
 	"pkg/fallback":    {"pkg/limiter", "pkg/memstore"},
+	"pkg/parts":       {"pkg/limiter"},
 	"pkg/redisstore":  {"pkg/limiter", "lua"},
 	"pkg/storetest":   {"pkg/limiter"},
 

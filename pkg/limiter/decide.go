@@ -82,6 +82,21 @@ func (h *Hit) charged(allowed, passes, admitted bool) bool {
 	return passes
 }
 
+// Charges tells of each hit with a cost whether it is charged, by b's Decisions and b.Allowed. It is for stores that
+// are spread over several places, whose parts have decided by themselves.
+func (b *Batch) Charges(yield func(i int, charged bool) bool) {
+	for first := 0; first < len(b.Hits); {
+		end, passes := b.group(first)
+		for i := first; i < end; i++ {
+			h := &b.Hits[i]
+			if h.Cost > 0 && !yield(i, h.charged(b.Decisions[i].Allowed, passes, b.Allowed)) {
+				return
+			}
+		}
+		first = end
+	}
+}
+
 // group returns the end of the group that starts at first, and whether all of its hits are allowed.
 func (b *Batch) group(first int) (end int, passes bool) {
 	passes = true

@@ -32,7 +32,7 @@ func over(clock *storetest.Clock) *parts.Store {
 }
 
 func TestStore(t *testing.T) {
-	storetest.RunCounts(t, func(_ *testing.T, c *storetest.Clock) limiter.Store { return over(c) })
+	storetest.RunWithoutClock(t, func(_ *testing.T, c *storetest.Clock) limiter.Store { return over(c) })
 }
 
 // TestABatchOverSeveralPlacesIsDecidedAsOne compares verdicts, rooms and what was charged. How long a bucket takes to
