@@ -73,15 +73,16 @@ func newCombiner(
 	}
 }
 
-// decide has b decided by the deadline, or before ctx ends. Nothing refers to b afterwards.
-func (c *combiner) decide(ctx context.Context, b *limiter.Batch, deadline time.Time) error {
+// decide has b decided within a time, or before ctx ends. Nothing refers to b afterwards.
+func (c *combiner) decide(ctx context.Context, b *limiter.Batch, within time.Duration) error {
 	w, _ := c.waiters.Get().(*waiter)
-	w.begin(b, deadline)
+	w.begin(b, time.Now().Add(within))
 	if err := c.submit(w, b.Flow); err != nil {
+		w.forget()
 		c.waiters.Put(w)
 		return err
 	}
-	w.timer.Reset(time.Until(deadline))
+	w.timer.Reset(within)
 	var err error
 	select {
 	case <-w.done:

@@ -105,6 +105,38 @@ func TestLikeRequestsOfACallAreOneGroup(t *testing.T) {
 	}
 }
 
+func TestOnlyAWindowThatNothingElseHitsIsPlain(t *testing.T) {
+	window := func(key string, cost int64) limiter.Hit { return batch(key, cost).Hits[0] }
+	late, bucket := window("late", 1), window("bucket", 1)
+	late.At = time.Now().UnixMicro()
+	bucket.Limit = &limiter.Limit{Algorithm: limiter.TokenBucket, Requests: 1, Burst: 1, Period: time.Hour}
+	for _, r := range []struct {
+		name  string
+		calls [][]limiter.Hit
+		plain int
+	}{
+		{"a charge", [][]limiter.Hit{{window("a", 1)}}, 1},
+		{"charges of several windows", [][]limiter.Hit{{window("a", 1)}, {window("b", 1)}, {window("c", 7)}}, 3},
+		{"like charges", [][]limiter.Hit{{window("a", 1)}, {window("a", 1)}}, 1},
+		{"charges of one window that differ", [][]limiter.Hit{{window("a", 1)}, {window("a", 2)}}, 0},
+		{"a window that another request hits among others", [][]limiter.Hit{{window("a", 1)}, {window("a", 1), window("b", 1)}}, 0},
+		{"a look", [][]limiter.Hit{{window("a", 0)}}, 0},
+		{"a give-back", [][]limiter.Hit{{window("a", -1)}}, 0},
+		{"a late charge", [][]limiter.Hit{{late}}, 0},
+		{"a bucket", [][]limiter.Hit{{bucket}}, 0},
+		{"two windows at once", [][]limiter.Hit{{window("a", 1), window("b", 1)}}, 0},
+	} {
+		c := newCall(plain)
+		for _, hits := range r.calls {
+			c.taken = append(c.taken, waiting(&limiter.Batch{Hits: hits, Decisions: make([]limiter.Decision, len(hits))}))
+		}
+		c.fill()
+		if n := len(c.encoding.plain.groups); n != r.plain {
+			t.Errorf("%s: %d plain groups, want %d", r.name, n, r.plain)
+		}
+	}
+}
+
 // TestABucketUnderTwoLimitsIsTwoCalls: a bucket fills at the rate of the limit that asks.
 func TestABucketUnderTwoLimitsIsTwoCalls(t *testing.T) {
 	c := newCall(plain)
@@ -163,7 +195,7 @@ func (s *stalled) decide(t *testing.T, flow, key string) {
 	go func() {
 		b := batch(key, 1)
 		b.Flow = flow
-		_ = s.combiner.decide(context.Background(), b, time.Now().Add(time.Minute)) // always "let go"
+		_ = s.combiner.decide(context.Background(), b, time.Minute) // always "let go"
 	}()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() > before })
 }
@@ -213,7 +245,7 @@ func TestAFlowsQueueIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, time.Now().Add(time.Minute))
+	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, time.Minute)
 	if !errors.Is(err, ErrQueueFull) {
 		t.Errorf("the error is %v", err)
 	}
@@ -226,7 +258,7 @@ func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 	s.decide(t, "d", "under way")
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error)
-	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), time.Now().Add(time.Minute)) }()
+	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), time.Minute) }()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() == 2 })
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {

@@ -81,7 +81,7 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	if s.breaker.current() != BreakerClosed {
 		return undecided(b, ErrBreakerOpen)
 	}
-	if err := s.combiner.decide(ctx, b, time.Now().Add(s.budget(ctx))); err != nil {
+	if err := s.combiner.decide(ctx, b, s.budget(ctx)); err != nil {
 		return undecided(b, err)
 	}
 	return nil
@@ -120,7 +120,7 @@ func (s *Store) probe(ctx context.Context) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return err
 	}
-	return s.combiner.decide(ctx, trial(), time.Now().Add(max(s.timeout, maxTimeout)))
+	return s.combiner.decide(ctx, trial(), max(s.timeout, maxTimeout))
 }
 
 // runCall runs the script for a call and decides its requests by the reply.
@@ -208,7 +208,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err := s.client.ScriptLoad(ctx, s.text).Err(); err != nil {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
-	if err := s.combiner.decide(ctx, trial(), time.Now().Add(checkTimeout)); err != nil {
+	if err := s.combiner.decide(ctx, trial(), checkTimeout); err != nil {
 		return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+s.prefixes[0]+"*", err))
 	}
 	return nil

@@ -122,6 +122,35 @@ func TestDamagedValuesCountAsNone(t *testing.T) {
 	}
 }
 
+// TestANumberThatRedisCannotIncrementIsWrittenOver: to Lua, such a text is the present window's count.
+func TestANumberThatRedisCannotIncrementIsWrittenOver(t *testing.T) {
+	r := proctest.StartRedis(t)
+	s, admin := open(t, r, "p:"), r.Client()
+	ctx := context.Background()
+	clock := &storetest.Clock{}
+	clock.Set(time.Now())
+	s.now = clock.Micros
+	window := clock.Micros() / (24 * time.Hour).Microseconds() % (1 << 20)
+	for i, format := range []string{"%d.0", " %d", "%d ", "0%d", "+%d", "%de0", "0x%x"} {
+		for _, hits := range []int{1, 2} { // by the short way, and by the other
+			key := fmt.Sprint("a", i, hits)
+			b := batch(key, 1)
+			if hits == 2 {
+				b.Hits = append(b.Hits, batch(key+"b", 1).Hits...)
+				b.Decisions = make([]limiter.Decision, 2)
+			}
+			admin.Set(ctx, s.prefixes[0]+key, fmt.Sprintf(format, window<<32+1), 0)
+			if err := s.Decide(ctx, b); err != nil || b.Decisions[0].Room != 1 {
+				t.Errorf("%s, %d hits: %v, %+v", format, hits, err, b.Decisions[0])
+			}
+			value, ttl := admin.Get(ctx, s.prefixes[0]+key).Val(), admin.PTTL(ctx, s.prefixes[0]+key).Val()
+			if value != fmt.Sprint(window<<32+2) || ttl <= 0 {
+				t.Errorf("%s, %d hits: the value is %s for %s", format, hits, value, ttl)
+			}
+		}
+	}
+}
+
 func TestEveryKeyExpires(t *testing.T) {
 	r := proctest.StartRedis(t)
 	s, admin := open(t, r, "p:"), r.Client()
