@@ -6,10 +6,10 @@ MODULES := . bench deploy/test
 GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 FUZZTIME ?= 5s
 
-.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench demo
+.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench bench-scale demo
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## the static binary, bin/envoy-rls
 	CGO_ENABLED=0 go build -trimpath -o bin/envoy-rls ./cmd/envoy-rls
@@ -47,8 +47,11 @@ generated: # go generate must change nothing
 long: ## a million random decisions on which both stores must agree
 	STORETEST_DECISIONS=1000000 go test -count=1 -run=TestStore/agrees -v ./pkg/memstore ./pkg/redisstore
 
-bench: build ## measure the server beside a no-op
-	cd bench && go run . compare --binary ../bin/envoy-rls
+bench: build ## measure the server beside a no-op, into bench/results; BENCH='--extra ...' adds another one
+	cd bench && go run . compare --binary ../bin/envoy-rls --results results $(BENCH)
+
+bench-scale: build ## measure it with more and more rules, counters, callers and descriptors
+	cd bench && go run . scale --binary ../bin/envoy-rls --results results $(BENCH)
 
 demo: ## envoy-rls behind a real Envoy
 	@scripts/demo

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -36,7 +35,7 @@ type child struct {
 
 // start starts a server and waits until it serves. If it does not, nothing of it is left.
 func start(ctx context.Context, c command) (*child, error) {
-	log, err := os.Create(filepath.Join(c.dir, c.name+".log"))
+	log, err := os.CreateTemp(c.dir, c.name+"-*.log")
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.name, err)
 	}

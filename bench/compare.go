@@ -25,6 +25,7 @@ type Compare struct {
 	Steady    float64       `help:"Measure latency as well, while so many requests of the scenario spread fall due a second, evenly. 0: don't." default:"3000"`
 	Heap      bool          `help:"Measure the memory of a million counters as well." negatable:"" default:"true"`
 	Extra     []Extra       `help:"Another server to measure, as name=host:port@pid,pid: already running with the rules of rules/bench.yaml, with the processes whose CPU time counts. Loopback only. Repeatable." sep:"none"`
+	Results   Results       `help:"A directory to write latest.txt and latest.svg into." type:"path"`
 	Pressure
 	JSON bool `help:"Print JSON." name:"json"`
 }
@@ -70,10 +71,26 @@ func (c *Compare) Run(ctx context.Context, out io.Writer) error {
 		return cmp.Or(ctx.Err(), err)
 	}
 	found := report{Rows: comparison.rows(), Verdicts: comparison.verdicts(c.builds())}
+	if err := c.save(ctx, found, comparison.rounds()); err != nil {
+		return err
+	}
 	if c.JSON {
 		return writeJSON(out, found)
 	}
 	return found.write(out)
+}
+
+// save leaves the report in the directory for results, with what it depends on.
+func (c *Compare) save(ctx context.Context, found report, rounds int) error {
+	how := fmt.Sprintf("Medians of %d × %v. %d callers on %d connections. Ratios are to the no-op.", rounds, c.Duration, c.Callers, c.Connections)
+	text := func(out io.Writer) error {
+		if err := heading(ctx, out, c.Binary, how); err != nil {
+			return err
+		}
+		return found.write(out)
+	}
+	picture := func() ([]byte, error) { return found.barsPicture(c.Scenarios, how) }
+	return c.Results.save("latest", text, picture)
 }
 
 // task is a row of the comparison: what is sent, and how hard.

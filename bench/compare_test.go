@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,6 +35,7 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 		Stores:    []string{"memory"},
 		Steady:    200,
 		Also:      []Binary{{"before", self}},
+		Results:   Results(filepath.Join(t.TempDir(), "results")),
 		Pressure:  gentle(),
 	}
 	servers := []string{noopName, "memory", "before/memory", "in-process"}
@@ -59,6 +61,10 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 	}
 	if len(command.Stores) == 2 && !strings.Contains(out.String(), baselineName) {
 		t.Errorf("no baseline in:\n%s", out)
+	}
+	text := saved(t, command.Results, "latest")
+	if !strings.Contains(text, out.String()) || !strings.Contains(text, runtime.Version()) {
+		t.Errorf("saved:\n%s\nprinted:\n%s", text, out)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)

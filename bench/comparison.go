@@ -34,6 +34,24 @@ func (c *comparison) add(server string, result *Result) {
 	c.results[at] = append(c.results[at], result)
 }
 
+// merge adds what another one found elsewhere.
+func (c *comparison) merge(other *comparison) {
+	for _, at := range other.order {
+		for _, result := range other.results[at] {
+			c.add(at.server, result)
+		}
+	}
+}
+
+// rounds is how many there were.
+func (c *comparison) rounds() int {
+	most := 0
+	for _, results := range c.results {
+		most = max(most, len(results))
+	}
+	return most
+}
+
 // Row is a server in a scenario: medians over the rounds. A ratio is to the no-op in the same round, then the median.
 // Times are in microseconds.
 type Row struct {
@@ -137,7 +155,7 @@ func writeRows(out io.Writer, rows []Row) error {
 	return table.Flush()
 }
 
-// known prints a figure of CPU time, or a dash where no process was counted.
+// known prints a figure of CPU time, or a dash where there is none.
 func known(figure float64) string {
 	if figure == 0 {
 		return "-"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -14,6 +15,25 @@ import (
 type transport interface {
 	call(ctx context.Context, caller int, request *[]byte, into *answer) error
 	close() error
+}
+
+const (
+	patience = 5 * time.Second // for one answer
+	tries    = 50              // for one that the server could not give: on a busy machine a store may stop for a moment
+)
+
+// persist asks until there is an answer, or too often in vain. It is for what goes before a measurement.
+func persist(ctx context.Context, ask func(context.Context) error) error {
+	var err error
+	for range tries {
+		asked, cancel := context.WithTimeout(ctx, patience)
+		err = ask(asked)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // connections are those to one gRPC server; callers share them in turn.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
@@ -14,8 +13,6 @@ import (
 const (
 	fillWidth   = 64 // counters that a request makes
 	fillCallers = 8
-	fillTimeout = 5 * time.Second // of a request
-	fillTries   = 50              // a server that grows may stop for a moment
 )
 
 // fillAt makes a workload's counters in the server at an address. It does nothing for one that leaves them to chance.
@@ -77,14 +74,7 @@ func (w *Workload) makeCounters(ctx context.Context, to transport, caller, first
 		return err
 	}
 	into := new(answer)
-	for range fillTries {
-		asked, cancel := context.WithTimeout(ctx, fillTimeout)
-		err = to.call(asked, caller, &encoded, into)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-	}
+	err = persist(ctx, func(ctx context.Context) error { return to.call(ctx, caller, &encoded, into) })
 	if err == nil && into.statuses != len(request.Descriptors) {
 		err = errStatuses
 	}

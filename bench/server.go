@@ -18,7 +18,7 @@ type server struct {
 	processes []Process
 	children  []*child // in the order of their starts; none if the server is somebody else's
 	workload  *Workload
-	counts    bool // so there are counters to be made
+	counts    bool                                 // so there are counters to be made
 	open      func(string, int) (transport, error) // nil is gRPC
 }
 

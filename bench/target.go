@@ -73,6 +73,7 @@ type Verdict struct {
 	Server   string    `json:"server"`
 	Demand   string    `json:"demand"`
 	Findings []Finding `json:"findings"`
+	of       target
 }
 
 // Finding is what was measured for a target, of a build of the service.
@@ -86,7 +87,7 @@ type Finding struct {
 func (c *comparison) verdicts(builds []Binary) []Verdict {
 	var all []Verdict
 	for _, t := range targets {
-		verdict := Verdict{Figure: t.title(), Scenario: t.scenario, Server: t.server, Demand: t.demand()}
+		verdict := Verdict{Figure: t.title(), Scenario: t.scenario, Server: t.server, Demand: t.demand(), of: t}
 		for _, build := range builds {
 			if measured, found := c.judge(t, build.serverName(t.server)); found {
 				verdict.Findings = append(verdict.Findings, Finding{build.Name, measured, t.met(measured)})

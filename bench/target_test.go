@@ -9,9 +9,9 @@ import (
 // measuredOnce holds a round in which the second build of the memory store is the better one.
 func measuredOnce() *comparison {
 	rounds := newComparison()
-	rounds.add(noopName, &Result{Scenario: "spread", CPUSum: 20, PerSecond: 1000})
-	rounds.add("memory", &Result{Scenario: "spread", CPUSum: 18, PerSecond: 1000})
-	rounds.add("after/memory", &Result{Scenario: "spread", CPUSum: 15, PerSecond: 1200})
+	rounds.add(noopName, &Result{Scenario: "spread", CPUSum: 20, PerSecond: 1000, CPU: []Usage{{"noop", 20}}})
+	rounds.add("memory", &Result{Scenario: "spread", CPUSum: 18, PerSecond: 1000, CPU: []Usage{{"envoy-rls", 18}}})
+	rounds.add("after/memory", &Result{Scenario: "spread", CPUSum: 15, PerSecond: 1200, CPU: []Usage{{"envoy-rls", 15}}})
 	rounds.add("redis", &Result{Scenario: "spread", CPUSum: 22, PerSecond: 950, CPU: []Usage{{"redis-server", 4}, {"envoy-rls", 18}}})
 	rounds.add(baselineName, &Result{Scenario: "spread", CPUSum: 8, CPU: []Usage{{"redis-server", 8}}})
 	rounds.add(noopName, &Result{Scenario: "spread, 3000/s", P50: 300, P99: 1000})

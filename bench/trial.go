@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// greetWithin bounds the wait for a server's first answers.
-const greetWithin = 5 * time.Second
-
 // errNoTime is why a run without errors may have no decision either.
 var errNoTime = errors.New("nothing fell due in so short a time")
 
@@ -81,10 +78,11 @@ func (t Trial) Run(ctx context.Context) (*Result, error) {
 
 // greet waits until every connection has had an answer, or says why one has not.
 func (t Trial) greet(ctx context.Context, open transport) error {
-	ctx, cancel := context.WithTimeout(ctx, greetWithin)
-	defer cancel()
 	for i := range t.Pressure.Connections {
-		if err := open.call(ctx, i, &t.Workload.Requests[0], new(answer)); err != nil {
+		err := persist(ctx, func(ctx context.Context) error {
+			return open.call(ctx, i, &t.Workload.Requests[0], new(answer))
+		})
+		if err != nil {
 			return fmt.Errorf("no answer from %s: %w", t.Target, err)
 		}
 	}
