@@ -17,9 +17,10 @@ import (
 type Compare struct {
 	Binary    string        `help:"The envoy-rls program." required:"" type:"existingfile"`
 	Also      []Binary      `help:"Another build of envoy-rls to measure beside it, as name=path. Repeatable." sep:"none"`
-	Rounds    int           `help:"How often each server is started and measured in each scenario." default:"5"`
+	Rounds    int           `help:"How often each server is started in each scenario." default:"5"`
+	Turns     int           `help:"How often each is measured once started, in turn." default:"3"`
 	Within    time.Duration `help:"No round begins that would end later than this after the start; the first always does. 0 sets no bound." default:"9m30s"`
-	Duration  time.Duration `help:"Length of the measured part of a trial." default:"2500ms"`
+	Duration  time.Duration `help:"Length of the measured part of a trial." default:"800ms"`
 	Scenarios []string      `help:"What is sent: some of ${scenarios}, or of ${shapes}." default:"${scenarios}"`
 	Stores    []string      `help:"Stores of envoy-rls to measure: memory, redis." enum:"memory,redis" default:"memory,redis"`
 	Steady    float64       `help:"Measure latency as well, while so many requests of the scenario spread fall due a second, evenly. 0: don't." default:"3000"`
@@ -32,8 +33,8 @@ type Compare struct {
 
 // Validate refuses a command line before anything is started.
 func (c *Compare) Validate() error {
-	if c.Rounds < 1 || c.Steady < 0 {
-		return errors.New("rounds must be above 0, steady not below it")
+	if c.Rounds < 1 || c.Turns < 1 || c.Steady < 0 {
+		return errors.New("rounds and turns must be above 0, steady not below it")
 	}
 	taken := []string{noopName, memoryName, redisStore, baselineName}
 	var added []string
@@ -71,7 +72,7 @@ func (c *Compare) Run(ctx context.Context, out io.Writer) error {
 		return cmp.Or(ctx.Err(), err)
 	}
 	found := report{Rows: comparison.rows(), Verdicts: comparison.verdicts(c.builds())}
-	if err := c.save(ctx, found, comparison.rounds()); err != nil {
+	if err := c.save(ctx, found, comparison.turns()); err != nil {
 		return err
 	}
 	if c.JSON {
@@ -81,8 +82,8 @@ func (c *Compare) Run(ctx context.Context, out io.Writer) error {
 }
 
 // save leaves the report in the directory for results, with what it depends on.
-func (c *Compare) save(ctx context.Context, found report, rounds int) error {
-	how := fmt.Sprintf("Medians of %d × %v. %d callers on %d connections. Ratios are to the no-op.", rounds, c.Duration, c.Callers, c.Connections)
+func (c *Compare) save(ctx context.Context, found report, turns int) error {
+	how := fmt.Sprintf("Medians of %d × %v. %d callers on %d connections. Ratios are to the no-op in the same turn.", turns, c.Duration, c.Callers, c.Connections)
 	text := func(out io.Writer) error {
 		if err := heading(ctx, out, c.Binary, how); err != nil {
 			return err
@@ -98,6 +99,11 @@ type task struct {
 	name     string
 	workload *Workload
 	pressure Pressure
+}
+
+// isNotFor is true for a contender that can't be sent the task.
+func (t task) isNotFor(contender contender) bool {
+	return contender.scenarios != nil && !slices.Contains(contender.scenarios, t.name)
 }
 
 // tasks are the scenarios under the common pressure, then the open loop.
@@ -170,41 +176,20 @@ func (c *Compare) measure(ctx context.Context, rig *rig, tasks []task) (*compari
 	return measured, nil
 }
 
-// round measures each task on every contender, freshly started, one right after the other: what is to be compared is
-// seconds apart, and at no time do two of them run.
+// round measures each task on all contenders that take it, freshly started.
 func (c *Compare) round(ctx context.Context, contenders []contender, tasks []task, into *comparison) error {
 	for _, task := range tasks {
-		for _, contender := range contenders {
-			if task.pressure.Rate > 0 && contender.name == baselineName || !contender.takes(task.workload.Scenario.Name) {
-				continue
-			}
-			result, err := task.measure(ctx, contender, c.Duration)
-			if err != nil {
-				return fmt.Errorf("%s, %s: %w", task.name, contender.name, err)
-			}
-			follow(contender.name, result)
-			into.add(contender.name, result)
+		all, err := enter(ctx, slices.DeleteFunc(slices.Clone(contenders), task.isNotFor), task.workload)
+		if err != nil {
+			return fmt.Errorf("%s, %w", task.name, err)
 		}
+		found, err := all.measure(ctx, task, c.Duration, c.Turns)
+		if err := errors.Join(err, all.stop()); err != nil {
+			return fmt.Errorf("%s, %w", task.name, err)
+		}
+		into.merge(found)
 	}
 	return nil
-}
-
-// measure starts a server, sends it the task's workload, and stops it.
-func (t task) measure(ctx context.Context, contender contender, long time.Duration) (_ *Result, err error) {
-	running, err := contender.start(ctx, t.workload)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, running.stop()) }()
-	if err := running.fill(ctx); err != nil {
-		return nil, err
-	}
-	result, err := running.trial(t.pressure, long).Run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	result.Scenario = t.name
-	return result, nil
 }
 
 // follow lets people follow a long run.

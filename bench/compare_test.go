@@ -30,6 +30,7 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 	command := &Compare{
 		Binary:    self,
 		Rounds:    2,
+		Turns:     2,
 		Duration:  100 * time.Millisecond,
 		Scenarios: []string{"hot", "nothing-matches"},
 		Stores:    []string{"memory"},
@@ -125,7 +126,7 @@ func TestAnExtraServerIsNameAddressAndPIDs(t *testing.T) {
 
 func TestNamesOfServersDiffer(t *testing.T) {
 	for _, names := range [][]string{{"memory"}, {"no-op"}, {"INCRBY+EXPIRE"}, {"other", "other"}} {
-		compare := &Compare{Rounds: 1, Pressure: gentle(), Also: []Binary{{"before", "."}}}
+		compare := &Compare{Rounds: 1, Turns: 1, Pressure: gentle(), Also: []Binary{{"before", "."}}}
 		for _, name := range names {
 			compare.Extra = append(compare.Extra, Extra{Name: name})
 		}
@@ -145,7 +146,7 @@ func TestAnotherBuildIsNameAndPath(t *testing.T) {
 			t.Errorf("%q: no error", text)
 		}
 	}
-	compare := &Compare{Rounds: 1, Pressure: gentle(), Also: []Binary{{"before", filepath.Join(t.TempDir(), "gone")}}}
+	compare := &Compare{Rounds: 1, Turns: 1, Pressure: gentle(), Also: []Binary{{"before", filepath.Join(t.TempDir(), "gone")}}}
 	if err := compare.Validate(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a build that is not there: %v", err)
 	}
@@ -156,13 +157,21 @@ func TestNoRoundBeginsThatWouldEndTooLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := &Compare{Rounds: 100, Within: time.Nanosecond, Duration: 10 * time.Millisecond}
+	command := &Compare{Rounds: 100, Turns: 1, Within: time.Nanosecond, Duration: 100 * time.Millisecond}
 	measured, err := command.measure(t.Context(), newTestRig(t), []task{{"hot", workload, gentle()}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := len(measured.results[cell{"hot", noopName}]); got != 1 {
 		t.Errorf("%d rounds", got)
+	}
+}
+
+func TestAnotherOneBeginsInEachTurn(t *testing.T) {
+	for n, want := range []string{"abc", "bca", "cab", "abc"} {
+		if got := strings.Join(rotate([]string{"a", "b", "c"}, n), ""); got != want {
+			t.Errorf("turn %d: %s, want %s", n, got, want)
+		}
 	}
 }
 

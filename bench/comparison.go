@@ -11,7 +11,7 @@ import (
 // noopName is the contender that others are a ratio to.
 const noopName = "no-op"
 
-// comparison holds the results of each server in each scenario, one a round.
+// comparison holds the results of each server in each scenario, one a turn.
 type comparison struct {
 	order   []cell // in which they were first measured
 	results map[cell][]*Result
@@ -25,7 +25,7 @@ func newComparison() *comparison {
 	return &comparison{results: map[cell][]*Result{}, heap: map[string]float64{}}
 }
 
-// add takes one round's result of a server. A round has one of each or none.
+// add takes a server's result of one turn. A turn has one of each server.
 func (c *comparison) add(server string, result *Result) {
 	at := cell{result.Scenario, server}
 	if len(c.results[at]) == 0 {
@@ -43,8 +43,8 @@ func (c *comparison) merge(other *comparison) {
 	}
 }
 
-// rounds is how many there were.
-func (c *comparison) rounds() int {
+// turns is how many there were.
+func (c *comparison) turns() int {
 	most := 0
 	for _, results := range c.results {
 		most = max(most, len(results))
@@ -52,7 +52,7 @@ func (c *comparison) rounds() int {
 	return most
 }
 
-// Row is a server in a scenario: medians over the rounds. A ratio is to the no-op in the same round, then the median.
+// Row is a server in a scenario: medians over the turns. A ratio is to the no-op in the same turn, then the median.
 // Times are in microseconds.
 type Row struct {
 	Scenario    string  `json:"scenario"`
@@ -65,7 +65,7 @@ type Row struct {
 	P50         float64 `json:"p50_us"`
 	P99         float64 `json:"p99_us"`
 	OverLimit   float64 `json:"over_limit_share"`
-	Errors      uint64  `json:"errors"` // of all rounds
+	Errors      uint64  `json:"errors"` // of all turns
 	FirstError  string  `json:"first_error,omitempty"`
 }
 
@@ -86,7 +86,7 @@ func inScenario(name string) func(cell) bool {
 	return func(c cell) bool { return c.scenario == name }
 }
 
-// newRow takes as many results of the floor, from the same rounds.
+// newRow takes as many results of the floor, from the same turns.
 func newRow(at cell, results, floor []*Result) Row {
 	over := func(value func(*Result) float64) float64 { return medianOf(results, value) }
 	cpu := func(r *Result) float64 { return r.CPUSum }
@@ -95,9 +95,9 @@ func newRow(at cell, results, floor []*Result) Row {
 		Scenario:    at.scenario,
 		Server:      at.server,
 		CPUSum:      over(cpu),
-		CPURatio:    medianRatio(results, floor, cpu),
+		CPURatio:    median(ratios(results, floor, cpu)),
 		PerSecond:   over(perSecond),
-		PerSecRatio: medianRatio(results, floor, perSecond),
+		PerSecRatio: median(ratios(results, floor, perSecond)),
 		P50:         over(func(r *Result) float64 { return r.P50 }),
 		P99:         over(func(r *Result) float64 { return r.P99 }),
 		OverLimit:   over(func(r *Result) float64 { return r.OverLimit }),
@@ -122,15 +122,15 @@ func medianOf(results []*Result, value func(*Result) float64) float64 {
 	return median(values)
 }
 
-// medianRatio is 0 if the floor is.
-func medianRatio(results, floor []*Result, value func(*Result) float64) float64 {
-	ratios := make([]float64, len(results))
+// ratios are 0 where the floor is.
+func ratios(results, floor []*Result, value func(*Result) float64) []float64 {
+	all := make([]float64, len(results))
 	for i, result := range results {
 		if under := value(floor[i]); under > 0 {
-			ratios[i] = value(result) / under
+			all[i] = value(result) / under
 		}
 	}
-	return median(ratios)
+	return all
 }
 
 // median sorts the values and gives the middle one, or the mean of the two in the middle.

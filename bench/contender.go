@@ -11,12 +11,8 @@ import (
 // contender is a kind of server in a comparison.
 type contender struct {
 	name      string
-	scenarios []string // that it can be sent; nil is all
+	scenarios []string // the tasks that it can be sent; nil is all
 	start     func(context.Context, *Workload) (*server, error)
-}
-
-func (c contender) takes(scenario string) bool {
-	return c.scenarios == nil || slices.Contains(c.scenarios, scenario)
 }
 
 // Names of the stores with which the service is measured, and by which it is known in the tables.

@@ -29,13 +29,13 @@ func writeVerdicts(out io.Writer, verdicts []Verdict) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprint(table, "server\tscenario\tfigure\ttarget")
 	for _, finding := range verdicts[0].Findings {
-		fmt.Fprintf(table, "\t%s\t", cmp.Or(finding.Build, "measured"))
+		fmt.Fprintf(table, "\t%s\t\tmiddle half", cmp.Or(finding.Build, "measured"))
 	}
 	fmt.Fprintln(table)
 	for _, v := range verdicts {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s", v.Server, v.Scenario, v.Figure, v.Demand)
 		for _, finding := range v.Findings {
-			fmt.Fprintf(table, "\t%.2f\t%s", finding.Measured, finding.word())
+			fmt.Fprintf(table, "\t%.2f\t%s\t%.2f to %.2f", finding.Measured, finding.word(), finding.Low, finding.High)
 		}
 		fmt.Fprintln(table)
 	}

@@ -20,7 +20,7 @@ type Scale struct {
 	Callers     []int         `help:"Numbers of callers." default:"1,4,16,64,256,512"`
 	Counters    []int         `help:"Numbers of counters." default:"1000,10000,100000,1000000,5000000"`
 	Stores      []string      `help:"Stores of envoy-rls to measure: memory, redis." enum:"memory,redis" default:"memory,redis"`
-	Rounds      int           `help:"How often each server is measured at each number." default:"3"`
+	Turns       int           `help:"How often each server is measured at each number, in turn." default:"3"`
 	Duration    time.Duration `help:"Length of the measured part of a trial." default:"1s"`
 	Within      time.Duration `help:"What would end later than this after the start is left out." default:"9m30s"`
 	Results     Results       `help:"A directory to write scaling.txt and scaling.svg into." type:"path"`
@@ -28,8 +28,8 @@ type Scale struct {
 
 // Validate refuses a command line before anything is started.
 func (s *Scale) Validate() error {
-	if s.Rounds < 1 || s.Within <= 0 {
-		return errors.New("rounds and within must be above 0")
+	if s.Turns < 1 || s.Within <= 0 {
+		return errors.New("turns and within must be above 0")
 	}
 	for _, axis := range s.axes() {
 		if !slices.IsSorted(axis.points) {
@@ -67,7 +67,7 @@ func (s *Scale) Run(ctx context.Context, out io.Writer) error {
 	}
 	pressure := scalePressure()
 	how := fmt.Sprintf("Medians of %d × %v. %d callers on %d connections, unless they are what varies. Ratios are to the no-op.",
-		s.Rounds, s.Duration, pressure.Callers, pressure.Connections)
+		s.Turns, s.Duration, pressure.Callers, pressure.Connections)
 	text := func(out io.Writer) error {
 		if err := heading(ctx, out, s.Binary, how); err != nil {
 			return err
@@ -104,30 +104,15 @@ func (s *Scale) measure(ctx context.Context, rig *rig) (*growth, error) {
 	return grown, nil
 }
 
-// point measures all contenders in turn, round after round, and adds what it found once it has all of it. They run side
-// by side, so that each has its counters made once; one that is not asked costs next to nothing.
-func (s *Scale) point(ctx context.Context, task task, contenders []contender, into *comparison) (err error) {
-	running := make([]*server, len(contenders))
-	for i, contender := range contenders {
-		if running[i], err = contender.start(ctx, task.workload); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, running[i].stop()) }()
-		if err := running[i].fill(ctx); err != nil {
-			return err
-		}
+// point measures at one point of an axis, and adds what it found once it has all of it.
+func (s *Scale) point(ctx context.Context, task task, contenders []contender, into *comparison) error {
+	all, err := enter(ctx, contenders, task.workload)
+	if err != nil {
+		return err
 	}
-	found := newComparison()
-	for range s.Rounds {
-		for i, contender := range contenders {
-			result, err := running[i].trial(task.pressure, s.Duration).Run(ctx)
-			if err != nil {
-				return fmt.Errorf("%s: %w", contender.name, err)
-			}
-			result.Scenario = task.name
-			follow(contender.name, result)
-			found.add(contender.name, result)
-		}
+	found, err := all.measure(ctx, task, s.Duration, s.Turns)
+	if err := errors.Join(err, all.stop()); err != nil {
+		return err
 	}
 	into.merge(found)
 	return nil

@@ -23,8 +23,8 @@ func TestScaleMeasuresAlongEveryAxisAndLeavesNothingBehind(t *testing.T) {
 		Callers:     []int{1, 2},
 		Counters:    []int{100},
 		Stores:      []string{memoryName},
-		Rounds:      1,
-		Duration:    20 * time.Millisecond,
+		Turns:       1,
+		Duration:    100 * time.Millisecond,
 		Within:      time.Hour,
 		Results:     Results(filepath.Join(t.TempDir(), "results")),
 	}
@@ -49,7 +49,7 @@ func TestScaleMeasuresAlongEveryAxisAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestWhatHasNoTimeIsLeftOut(t *testing.T) {
-	command := &Scale{Rules: []int{10}, Rounds: 1, Within: time.Nanosecond}
+	command := &Scale{Rules: []int{10}, Turns: 1, Within: time.Nanosecond}
 	grown, err := command.measure(t.Context(), newTestRig(t))
 	if err != nil || len(grown.measured.order) != 0 {
 		t.Fatalf("%v, %v", grown, err)
@@ -61,7 +61,7 @@ func TestWhatHasNoTimeIsLeftOut(t *testing.T) {
 
 func TestNumbersAlongAnAxisGrow(t *testing.T) {
 	for _, numbers := range [][]int{{2, 1}, {0, 1}, {-1}} {
-		command := &Scale{Counters: numbers, Rounds: 1, Within: time.Hour}
+		command := &Scale{Counters: numbers, Turns: 1, Within: time.Hour}
 		if err := command.Validate(); err == nil || !strings.Contains(err.Error(), "numbers of counters must") {
 			t.Errorf("%d: %v", numbers, err)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// target is what is demanded of a server: a bound on a figure, set against another server's in the same round.
+// target is what is demanded of a server: a bound on a figure, set against another server's in the same turn.
 type target struct {
 	figure   string // of figures
 	scenario string
@@ -15,7 +15,7 @@ type target struct {
 	bound    float64
 }
 
-// relation is how two figures of one round are set against each other.
+// relation is how two figures of one turn are set against each other.
 type relation uint8
 
 const (
@@ -76,11 +76,21 @@ type Verdict struct {
 	of       target
 }
 
-// Finding is what was measured for a target, of a build of the service.
+// Finding is what was measured for a target, of a build of the service: the median, and between what the middle half of
+// all turns lies, which tells how far to believe it.
 type Finding struct {
 	Build    string  `json:"build,omitempty"` // empty for that of --binary
 	Measured float64 `json:"measured"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
 	Met      bool    `json:"met"`
+}
+
+// newFinding sorts what was measured.
+func newFinding(build string, measured []float64, met func(float64) bool) Finding {
+	middle := median(measured)
+	quarter := len(measured) / 4
+	return Finding{build, middle, measured[quarter], measured[len(measured)-1-quarter], met(middle)}
 }
 
 // verdicts gives those of the targets whose servers were measured.
@@ -89,8 +99,8 @@ func (c *comparison) verdicts(builds []Binary) []Verdict {
 	for _, t := range targets {
 		verdict := Verdict{Figure: t.title(), Scenario: t.scenario, Server: t.server, Demand: t.demand(), of: t}
 		for _, build := range builds {
-			if measured, found := c.judge(t, build.serverName(t.server)); found {
-				verdict.Findings = append(verdict.Findings, Finding{build.Name, measured, t.met(measured)})
+			if measured := c.judge(t, build.serverName(t.server)); measured != nil {
+				verdict.Findings = append(verdict.Findings, newFinding(build.Name, measured, t.met))
 			}
 		}
 		if len(verdict.Findings) > 0 {
@@ -105,7 +115,8 @@ func (c *comparison) heapVerdict(builds []Binary) []Verdict {
 	verdict := Verdict{Figure: "bytes a counter", Scenario: "1M counters", Server: memoryName, Demand: fmt.Sprintf("≤ %d", heapTarget)}
 	for _, build := range builds {
 		if bytes, found := c.heap[build.serverName(memoryName)]; found {
-			verdict.Findings = append(verdict.Findings, Finding{build.Name, bytes, bytes <= heapTarget})
+			atMost := func(bytes float64) bool { return bytes <= heapTarget }
+			verdict.Findings = append(verdict.Findings, newFinding(build.Name, []float64{bytes}, atMost))
 		}
 	}
 	if len(verdict.Findings) == 0 {
@@ -114,21 +125,21 @@ func (c *comparison) heapVerdict(builds []Binary) []Verdict {
 	return []Verdict{verdict}
 }
 
-// judge sets a server's figure against the other's within each round, and takes the median.
-func (c *comparison) judge(t target, server string) (measured float64, found bool) {
+// judge sets a server's figure against the other's within each turn.
+func (c *comparison) judge(t target, server string) (measured []float64) {
 	results, others := c.results[cell{t.scenario, server}], c.results[cell{t.scenario, t.over}]
 	if len(results) == 0 || len(others) == 0 {
-		return 0, false
+		return nil
 	}
 	figure := figures[t.figure]
 	if t.by != aboveAtMost {
-		return medianRatio(results, others, figure), true
+		return ratios(results, others, figure)
 	}
-	above := make([]float64, len(results))
+	measured = make([]float64, len(results))
 	for i := range results {
-		above[i] = figure(results[i]) - figure(others[i])
+		measured[i] = figure(results[i]) - figure(others[i])
 	}
-	return median(above), true
+	return measured
 }
 
 func (t target) met(measured float64) bool {
