@@ -149,8 +149,8 @@ func counts(ctx context.Context, client *redis.Client, prefix string) (map[strin
 	keys := client.Scan(ctx, 0, prefix+"*", 1000).Iterator()
 	for keys.Next(ctx) {
 		_, name, _ := strings.Cut(keys.Val(), "}")
-		if name == "check" || name == "replicas" {
-			continue // the service tried whether it can count, and noted that it is there
+		if name == "check" || name == "replicas" || name == "" {
+			continue // the service tried whether it can count, and noted that it is there, and how
 		}
 		old, period, err := oldName(name)
 		if err != nil {

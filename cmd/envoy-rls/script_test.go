@@ -11,11 +11,14 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"google.golang.org/grpc"
@@ -46,6 +49,7 @@ func TestTheProgramAsAnOperatorMeetsIt(t *testing.T) {
 			"httppost":   httpPost,
 			"ready":      ready,
 			"redis":      startRedis,
+			"rediskeys":  redisKeys,
 			"signal":     signalAll,
 			"stopredis":  stopRedis,
 		},
@@ -279,4 +283,21 @@ func holdStream(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	_, err = watch.Recv()
 	ts.Check(err)
+}
+
+// redisKeys checks that a database of Redis has keys that match, or with ! that it has none.
+func redisKeys(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: [!] rediskeys database regexp")
+	}
+	db, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + ts.Getenv("REDIS_PORT"), DB: db})
+	defer func() { _ = c.Close() }() // it has been asked
+	keys, err := c.Keys(context.Background(), "*").Result()
+	ts.Check(err)
+	match := regexp.MustCompile(args[1])
+	if slices.ContainsFunc(keys, match.MatchString) == neg {
+		ts.Fatalf("the keys are %q", keys)
+	}
 }

@@ -15,17 +15,14 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/envoy-rls/envoy-rls/pkg/denycache"
 	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
-	"github.com/envoy-rls/envoy-rls/pkg/memstore"
 	"github.com/envoy-rls/envoy-rls/pkg/metrics"
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 	"github.com/envoy-rls/envoy-rls/pkg/rls"
@@ -67,14 +64,15 @@ type server struct {
 	log      *slog.Logger
 	began    time.Time
 
-	metrics *metrics.Metrics
-	service *rls.Service
-	store   limiter.Store
-	redis   *redisstore.Store // nil: in memory
-	local   *fallback.Store   // around redis
-	census  *census
-	ready   *readiness
-	failing *failureLog
+	metrics   *metrics.Metrics
+	service   *rls.Service
+	store     limiter.Store
+	redis     *redisstore.Store // nil: in memory
+	perSecond *redisstore.Store // for limits of less than a minute, or nil
+	local     *fallback.Store   // around redis
+	census    *census
+	ready     *readiness
+	failing   *failureLog
 
 	grpc        *grpc.Server
 	grpcHealth  *health.Server
@@ -112,61 +110,6 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	srv.http = newHTTP(srv.httpHandler(), log)
 	srv.admin = newHTTP(srv.adminHandler(), log)
 	return srv, srv.listen()
-}
-
-func (srv *server) openStore() error {
-	if srv.settings.storeKind() == storeMemory {
-		store := memstore.New(memstore.Options{MemoryLimit: int(srv.settings.MemoryLimit)})
-		srv.store = store
-		evicted := srv.metrics.CounterFunc("memory_evictions_total", "Counters that made room for others.", "state")
-		evicted("stale", func() float64 { return float64(store.Evictions().Stale) })
-		evicted("with_room", func() float64 { return float64(store.Evictions().WithRoom) })
-		evicted("denying", func() float64 { return float64(store.Evictions().Denying) })
-		return nil
-	}
-	redis.SetLogger(redisLog{srv.log})
-	o := srv.settings.redisOptions()
-	o.Called = srv.metrics.StoreCalled
-	o.BreakerChanged = srv.breakerChanged
-	store, err := redisstore.Open(o)
-	if err != nil {
-		return fmt.Errorf("--redis (REDIS_URL): %w", err)
-	}
-	srv.redis, srv.census = store, newCensus(srv.settings, store)
-	srv.local = fallback.New(srv.remembering(store), fallback.Options{
-		Replicas: srv.census.count, Share: fallback.Share(srv.settings.LocalShare),
-		MemoryLimit: int(srv.settings.MemoryLimit), GaveBack: srv.metrics.GaveBack,
-	})
-	srv.store = srv.local
-	srv.metrics.GaugeFunc("breaker_state", "0 while Redis is asked, 1 while it is tried, 2 while it is not.",
-		func() float64 { return float64(store.Breaker()) })
-	srv.metrics.GaugeFunc("replicas", "Replicas that share the limits, as far as is known.",
-		func() float64 { return float64(srv.census.count()) })
-	return nil
-}
-
-// breakerChanged tells of the breaker, and gives back what was admitted while it was open.
-func (srv *server) breakerChanged(s redisstore.BreakerState, cause error) {
-	if s == redisstore.BreakerOpen {
-		srv.log.Warn("store is not asked for now, on_store_failure answers", "store", "redis", "error", cause)
-		return
-	}
-	srv.log.Info("store is asked again", "store", "redis")
-	srv.local.Recovered()
-}
-
-// remembering puts the deny cache in front of a store, if there is to be one.
-func (srv *server) remembering(inner limiter.Store) limiter.Store {
-	o := srv.settings.denyCacheOptions()
-	if o.Size == 0 {
-		return inner
-	}
-	o.Refused = srv.metrics.RefusedFromMemory
-	store := denycache.New(inner, o)
-	answered := srv.metrics.CounterFunc("deny_cache_hits_total", "Requests answered from memory.", "answered")
-	answered("whole", func() float64 { return float64(store.Answers().Whole) })
-	answered("partly", func() float64 { return float64(store.Answers().Partial) })
-	return store
 }
 
 // listen opens all ports, or reports all that can't be opened.
@@ -328,8 +271,10 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 	srv.cut()
 	_ = srv.http.Close() // nothing can be done about an error any more
 	_ = srv.admin.Close()
-	if srv.redis != nil {
-		_ = srv.redis.Close()
+	for _, store := range []*redisstore.Store{srv.redis, srv.perSecond} {
+		if store != nil {
+			_ = store.Close()
+		}
 	}
 	srv.log.Info("stopped")
 }

@@ -11,14 +11,12 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/envoy-rls/envoy-rls/pkg/denycache"
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
-	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 	"github.com/envoy-rls/envoy-rls/pkg/rls"
 )
 
@@ -44,14 +42,25 @@ type settings struct {
 
 	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
 	MemoryLimit     byteSize   `env:"MEMORY_LIMIT" default:"256MiB" placeholder:"SIZE" help:"What counters in memory may take."`
-	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, host:port, or a socket's path."`
+	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host, host:port, or a socket's path."`
+	RedisType       redisKind  `env:"REDIS_TYPE" placeholder:"KIND" help:"single, sentinel (then --redis is master,host:port,…) or cluster (host:port,…). Default: by the address."`
 	RedisSocketType socketType `env:"REDIS_SOCKET_TYPE" default:"${redis_socket_type}" placeholder:"KIND" help:"tcp or unix. Default: by the address."`
-	RedisAuth       string     `env:"REDIS_AUTH" placeholder:"USER:PASSWORD" help:"Better in the environment, where ps does not show it."`
-	RedisPoolSize   count      `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections; 0 is ten for each CPU."`
-	RedisInFlight   count      `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
-	KeyPrefix       string     `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
-	DenyCache       cacheSize  `env:"DENY_CACHE,LOCAL_CACHE_SIZE_IN_BYTES" default:"${deny_cache}" placeholder:"SIZE" help:"What remembering exhausted counters may take, before Redis; 0 asks Redis each time."`
-	StoreTimeout    timeout    `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
+	RedisAuth       string     `env:"REDIS_AUTH" placeholder:"USER:PASSWORD" help:"Better in the environment, where ps does not show it, or in a file."`
+	RedisAuthFile   string     `env:"REDIS_AUTH_FILE" placeholder:"FILE" help:"Holds the same, and is read for every connection."`
+
+	RedisSentinelAuth    string   `env:"REDIS_SENTINEL_AUTH" placeholder:"USER:PASSWORD" help:"For sentinels."`
+	RedisPoolSize        count    `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections to a server; 0 is ten for each CPU."`
+	RedisConnMaxLifetime duration `env:"REDIS_CONN_MAX_LIFETIME" default:"0s" help:"Connections that are older are opened anew; 0 is never."`
+	RedisInFlight        count    `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
+	RedisHashTags        count    `env:"REDIS_HASH_TAGS" default:"0" placeholder:"N" help:"Over how many hash tags counters are spread, the same for all replicas; 0 is 1, and 16 in a cluster."`
+	RedisTLS             redisTLS `embed:"" prefix:"redis-" envprefix:"REDIS_"`
+
+	RedisPerSecond       bool           `env:"REDIS_PERSECOND" help:"Count limits of less than a minute in a Redis of their own."`
+	RedisPerSecondServer redisPerSecond `embed:"" prefix:"redis-per-second-" envprefix:"REDIS_PERSECOND_"`
+
+	KeyPrefix    string    `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
+	DenyCache    cacheSize `env:"DENY_CACHE,LOCAL_CACHE_SIZE_IN_BYTES" default:"${deny_cache}" placeholder:"SIZE" help:"What remembering exhausted counters may take, before Redis; 0 asks Redis each time."`
+	StoreTimeout timeout   `env:"STORE_TIMEOUT" default:"auto" help:"Longest time for a decision; auto is half of what the caller grants, from 5 to 50 ms."`
 
 	Replicas   count      `env:"REPLICAS" default:"0" placeholder:"N" help:"How many replicas share the limits, for on_store_failure: local. 0 finds out: by --peers, else in Redis."`
 	Peers      string     `env:"PEERS" placeholder:"NAME" help:"A DNS name with an address for each replica, as a headless Service has."`
@@ -86,14 +95,14 @@ func settingDefaults(compat bool) kong.Vars {
 	if compat {
 		return kong.Vars{
 			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current",
-			"redis_url": "/var/run/nutcracker/ratelimit.sock", "redis_socket_type": "unix", "key_prefix": "",
+			"redis_url": "/var/run/nutcracker/ratelimit.sock", "per_second_url": "/var/run/nutcracker/ratelimitpersecond.sock", "redis_socket_type": "unix", "key_prefix": "",
 			"count_denied": "true", "retry_header": "", "rule_header": "", "log_level": "warn",
 			"on_store_failure": "error", "connection_age": "24h", "connection_grace": "1h", "deny_cache": "0",
 		}
 	}
 	return kong.Vars{
 		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "",
-		"redis_url": "", "redis_socket_type": "", "key_prefix": "rls:",
+		"redis_url": "", "per_second_url": "", "redis_socket_type": "", "key_prefix": "rls:",
 		"count_denied": "false", "retry_header": "Retry-After", "rule_header": "RateLimit-Rule", "log_level": "info",
 		"on_store_failure": "local", "connection_age": "30m", "connection_grace": "30s", "deny_cache": "8MiB",
 	}
@@ -113,11 +122,7 @@ func (s *settings) check() []error {
 		errs = append(errs, errors.New("in Kubernetes, counting in memory needs --store=memory: each replica would count "+
 			"for itself; to share counts, give --redis or REDIS_URL"))
 	}
-	if s.storeKind() == storeRedis && s.Redis != "" {
-		if err := s.redisOptions().Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("--redis (REDIS_URL): %w", err))
-		}
-	}
+	errs = append(errs, s.checkRedis()...)
 	for _, h := range []struct{ flag, name string }{
 		{"--limit-header (LIMIT_LIMIT_HEADER)", s.LimitHeader}, {"--remaining-header (LIMIT_REMAINING_HEADER)", s.RemainingHeader},
 		{"--reset-header (LIMIT_RESET_HEADER)", s.ResetHeader}, {"--retry-header (RETRY_AFTER_HEADER)", s.RetryHeader},
@@ -153,18 +158,6 @@ func (s *settings) rulePaths() []string {
 		return []string{filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)}
 	}
 	return []string{"config"}
-}
-
-func (s *settings) redisOptions() redisstore.Options {
-	return redisstore.Options{
-		Address:    s.Redis,
-		SocketType: string(s.RedisSocketType),
-		Auth:       s.RedisAuth,
-		Prefix:     s.KeyPrefix,
-		Timeout:    time.Duration(s.StoreTimeout),
-		PoolSize:   int(s.RedisPoolSize),
-		InFlight:   int(s.RedisInFlight),
-	}
 }
 
 // denyCacheOptions are, in compat mode, such that the cache does what the replaced service's own does.
@@ -245,7 +238,7 @@ func (p *settingProblems) mappers() kong.Option {
 		}),
 	}
 	for _, v := range []any{
-		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), logLevel(0), logFormat(""),
+		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), redisKind(""), logLevel(0), logFormat(""),
 		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
 	} {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/envoy-rls/envoy-rls/pkg/fallback"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 )
 
 // The types of settings: each reads itself from text, and its error says what is allowed.
@@ -25,6 +26,7 @@ type (
 	compatMode    string
 	storeKind     string
 	socketType    string
+	redisKind     redisstore.Kind
 	logLevel      slog.Level
 	logFormat     string
 	algorithm     limiter.Algorithm
@@ -179,5 +181,12 @@ func (p *failurePolicy) UnmarshalText(text []byte) error {
 func (l *localShare) UnmarshalText(text []byte) error {
 	v, err := fallback.ParseShare(string(text))
 	*l = localShare(v)
+	return err
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (k *redisKind) UnmarshalText(text []byte) error {
+	v, err := redisstore.ParseKind(string(text))
+	*k = redisKind(v)
 	return err
 }

@@ -120,6 +120,11 @@ func (srv *server) watchStore(ctx context.Context) {
 		return
 	}
 	srv.log.Info("store ready", "store", "redis", "address", srv.redis.Address(), "version", srv.redis.Version(ctx))
+	if policy := srv.redis.EvictionPolicy(ctx); strings.HasPrefix(policy, "allkeys") {
+		srv.log.Warn("Redis forgets counters, whose limits then begin anew, when its memory is full", "maxmemory-policy", policy,
+			"mend", "set maxmemory-policy noeviction, or volatile-ttl")
+	}
+	go srv.watchMark(ctx)
 	for {
 		select {
 		case <-srv.failing.began:
@@ -163,7 +168,32 @@ func (srv *server) awaitStore(ctx context.Context) bool {
 func (srv *server) checkStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, storePatience/2)
 	defer cancel()
+	if srv.perSecond != nil {
+		if err := srv.perSecond.Check(ctx); err != nil {
+			return fmt.Errorf("for limits of less than a minute: %w", err)
+		}
+	}
 	return srv.redis.Check(ctx)
+}
+
+// watchMark looks now and then for the mark that Check leaves in Redis. Where it is gone, so are the counters.
+func (srv *server) watchMark(ctx context.Context) {
+	tick := time.NewTicker(censusInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		asking, cancel := context.WithTimeout(ctx, censusInterval/2)
+		lost, err := srv.redis.Mark(asking)
+		cancel()
+		if err == nil && lost {
+			srv.metrics.StoreReset()
+			srv.log.Warn("Redis has lost its counters: all limits begin anew", "address", srv.redis.Address())
+		}
+	}
 }
 
 // failureLog tells of the store's failures once in a while, not once a call.

@@ -23,7 +23,7 @@ const (
 // have none.
 var arrows = map[string][]string{
 	"cmd/envoy-rls": {
-		"pkg/denycache", "pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/redisstore", "pkg/rls",
+		"pkg/denycache", "pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/parts", "pkg/redisstore", "pkg/rls",
 	},
 	"pkg/metrics": {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
 	"pkg/rls":     {"pkg/descriptors", "pkg/limiter"},
@@ -33,7 +33,7 @@ var arrows = map[string][]string{
 	"pkg/memstore":    {"pkg/limiter"},
 	"pkg/fallback":    {"pkg/limiter", "pkg/memstore"},
 	"pkg/parts":       {"pkg/limiter"},
-	"pkg/redisstore":  {"pkg/limiter", "lua"},
+	"pkg/redisstore":  {"pkg/limiter", "pkg/parts", "lua"},
 	"pkg/storetest":   {"pkg/limiter"},
 
 	"internal/figures": {"pkg/limiter"},

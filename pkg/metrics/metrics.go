@@ -27,7 +27,7 @@ type Metrics struct {
 	badOverrides, degraded, overflows    *prometheus.CounterVec
 	near, remembered                     *prometheus.CounterVec
 	storeErrors, gaveBack                *prometheus.CounterVec
-	reloadFailures                       prometheus.Counter
+	reloadFailures, storeResets          prometheus.Counter
 	late                                 *prometheus.CounterVec
 	duration, granted                    prometheus.Histogram
 	storeDuration, batchSize             prometheus.Histogram
@@ -93,6 +93,7 @@ func New(version string) *Metrics {
 	m.capped = m.counters("series_capped_total", "Decisions counted under _other, since their rule has too many values.").
 		WithLabelValues()
 	m.storeErrors = m.counters("store_errors_total", "Batches that the store failed to decide.", "reason")
+	m.storeResets = m.counters("store_resets_total", "Times that the store was found to have lost its counters.").WithLabelValues()
 	m.gaveBack = m.counters("given_back_hits_total",
 		"Hits admitted locally in an outage, which the store was told of afterwards, or was not.", "result")
 	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
@@ -141,10 +142,19 @@ func (m *Metrics) CounterFunc(name, help, label string) func(labelValue string, 
 	}
 }
 
-// GaugeFunc adds a gauge, whose value is asked for when it is read.
-func (m *Metrics) GaugeFunc(name, help string, value func() float64) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+// GaugeFunc is CounterFunc for a gauge. Without a label's name it has a single series.
+func (m *Metrics) GaugeFunc(name, help, label string) func(labelValue string, value func() float64) {
+	return func(labelValue string, value func() float64) {
+		o := prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}
+		if label != "" {
+			o.ConstLabels = prometheus.Labels{label: labelValue}
+		}
+		m.registry.MustRegister(prometheus.NewGaugeFunc(o, value))
+	}
 }
+
+// StoreReset is told that the store has lost its counters.
+func (m *Metrics) StoreReset() { m.storeResets.Inc() }
 
 // GaveBack is told of hits that were admitted locally and given back to the store, or lost by err.
 func (m *Metrics) GaveBack(hits int64, err error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,10 +30,12 @@ type Store struct {
 // keep the hit.
 func New(places []limiter.Store, placeOf func(h *limiter.Hit) int) *Store {
 	s := &Store{places: places, placeOf: placeOf}
-	s.works.New = func() any {
-		return &work{batches: make([]limiter.Batch, len(places)), indexes: make([][]int, len(places))}
-	}
+	s.works.New = func() any { return s.newWork() }
 	return s
+}
+
+func (s *Store) newWork() *work {
+	return &work{batches: make([]limiter.Batch, len(s.places)), indexes: make([][]int, len(s.places))}
 }
 
 // work is what one call of Decide needs for a batch that spans places; it is pooled. By place:
@@ -71,7 +74,8 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	w.split(s, b)
 	err := w.decide(ctx, s)
 	w.merge(b)
-	return errors.Join(err, w.setRight(ctx, s, b))
+	s.setRight(ctx, b, w.tried)
+	return err
 }
 
 func (w *work) reset() {
@@ -136,42 +140,48 @@ func verdict(b *limiter.Batch) bool {
 }
 
 // setRight gives back what was charged and should not have been, and charges what should have been and was not: a part
-// may see a quota denied, and its request refused, which another part lets pass.
-func (w *work) setRight(ctx context.Context, s *Store, b *limiter.Batch) error {
-	w.reset()
+// may see a quota denied, and its request refused, which another part lets pass. It waits for that until ctx ends; a
+// correction that fails is lost, which denies more than it should and never admits more.
+func (s *Store) setRight(ctx context.Context, b *limiter.Batch, tried []bool) {
 	var wrong []int
 	for i, charged := range b.Charges {
-		h, d := b.Hits[i], &b.Decisions[i]
-		if d.State != limiter.Decided || charged == w.tried[i] || charged == d.Charged {
-			continue
+		if d := &b.Decisions[i]; d.State == limiter.Decided && charged != tried[i] && charged != d.Charged {
+			wrong = append(wrong, i)
 		}
-		wrong = append(wrong, i)
-		h.At = cmp.Or(h.At, d.At)
-		if !charged {
+	}
+	if len(wrong) == 0 {
+		return
+	}
+	w := s.newWork() // which may be in use when this returns
+	for _, i := range wrong {
+		h := b.Hits[i]
+		h.At = cmp.Or(h.At, b.Decisions[i].At)
+		if tried[i] {
 			h.Cost = -h.Cost
 		}
 		w.correct(s, i, h)
 	}
-	if len(wrong) == 0 {
-		return nil
-	}
 	w.lookAgain(s, b, wrong)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setRightWithin)
-	defer cancel()
-	err := w.decide(ctx, s)
-	for p := range w.batches {
-		for n, i := range w.indexes[p] {
-			if after := &w.batches[p].Decisions[n]; after.State == limiter.Decided {
-				corrected(&b.Decisions[i], after, w.batches[p].Hits[n].Cost)
-			}
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), setRightWithin)
+		defer cancel()
+		_ = w.decide(ctx, s)
+	}()
+	select {
+	case <-done:
+		w.corrected(b)
+	case <-ctx.Done():
 	}
-	return err
 }
+
+// setRightWithin bounds how long corrections may take.
+const setRightWithin = time.Second
 
 // correct adds a correction, or a look, at the counter of hit i.
 func (w *work) correct(s *Store, i int, h limiter.Hit) {
-	h.Charge, h.Role = limiter.ChargeDenied, limiter.Shadow
+	h.Charge, h.Role, h.Key, h.Partition = limiter.ChargeDenied, limiter.Shadow, strings.Clone(h.Key), strings.Clone(h.Partition)
 	w.add(s.placeOf(&h), i, h)
 }
 
@@ -187,13 +197,18 @@ func (w *work) lookAgain(s *Store, b *limiter.Batch, wrong []int) {
 	}
 }
 
-// corrected takes from after, the decision of a correction or a look, what holds for d now.
-func corrected(d, after *limiter.Decision, cost int64) {
-	d.ResetAfter = after.ResetAfter
-	if cost != 0 {
-		d.Charged, d.Room = cost > 0 && after.Charged, after.Room
+// corrected takes from the decisions of corrections and looks what holds for b's now.
+func (w *work) corrected(b *limiter.Batch) {
+	for p := range w.batches {
+		for n, i := range w.indexes[p] {
+			d, after, cost := &b.Decisions[i], &w.batches[p].Decisions[n], w.batches[p].Hits[n].Cost
+			if after.State != limiter.Decided {
+				continue
+			}
+			d.ResetAfter = after.ResetAfter
+			if cost != 0 {
+				d.Charged, d.Room = cost > 0 && after.Charged, after.Room
+			}
+		}
 	}
 }
-
-// setRightWithin bounds how long an answer waits for what it owes to be given back.
-const setRightWithin = 20 * time.Millisecond

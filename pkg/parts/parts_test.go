@@ -47,6 +47,9 @@ func TestABatchOverSeveralPlacesIsDecidedAsOne(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "batches") {
 			clock.Advance(time.Duration(rapid.Int64Range(0, 3e9).Draw(t, "pause")) * time.Microsecond)
 			b := storetest.RandomBatch(t, run, began)
+			for i := range b.Hits {
+				b.Hits[i].At = 0 // a log whose last hit is ahead of now can't tell which one to give back
+			}
 			want := model.Decide(b, clock.Micros())
 			if err := s.Decide(context.Background(), b); err != nil {
 				t.Fatal(err)

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -127,9 +128,39 @@ func (c *combiner) work() {
 	call, _ := c.calls.Get().(*call)
 	for c.gather(); c.take(call); c.gather() {
 		err := c.runOnce(call)
+		if errors.Is(err, errTryAgain) {
+			c.runEach(call)
+		}
 		call.finish(func(w *waiter) { w.end(c, err) })
 	}
 	c.calls.Put(call)
+}
+
+// tryAgainAfter is how long a request waits whose keys are on their way.
+const tryAgainAfter = time.Millisecond
+
+// runEach makes a call for each request of a call that a cluster couldn't serve as a whole, since some of its keys are
+// on their way to another node: those of a single request are mostly on one. It tries until a request would give up.
+func (c *combiner) runEach(together *call) {
+	call, _ := c.calls.Get().(*call)
+	defer c.calls.Put(call)
+	for _, w := range together.taken {
+		if w.putOff {
+			continue
+		}
+		w.like = nil
+		call.taken = append(call.taken[:0], w)
+		w.err = c.runOnce(call)
+		for errors.Is(w.err, errTryAgain) && time.Until(w.deadline) > tryAgainAfter {
+			time.Sleep(tryAgainAfter)
+			call.reset()
+			w.err = c.runOnce(call)
+		}
+		call.reset()
+		clear(call.taken)
+		call.taken = call.taken[:0]
+		w.tried = true
+	}
 }
 
 // gather lets goroutines that are ready to run go first, for as long as that brings more requests to share the

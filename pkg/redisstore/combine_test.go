@@ -34,7 +34,7 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 			c := newCall(plain)
 			c.taken = randomWaiters(t, run, began)
 			for c.fill() {
-				if err := s.runCall(context.Background(), c); err != nil {
+				if err := s.lanes[0].runCall(context.Background(), c); err != nil {
 					t.Fatal(err)
 				}
 				for _, w := range inOrder(c) {

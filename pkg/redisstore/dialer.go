@@ -2,12 +2,12 @@ package redisstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 )
 
@@ -17,19 +17,27 @@ const (
 	dialsPerSecond = 10
 	dialsAtOnce    = 20
 	dialJitter     = 10 * time.Millisecond
+	dialTimeout    = 5 * time.Second
+	keepAlive      = 30 * time.Second
 )
 
 // errManyDials is for a connection that would have to wait for longer than its call.
 var errManyDials = errors.New("too many connections were opened of late")
 
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // dialer opens connections, not too many at a time. Any number of goroutines may use it.
 type dialer struct {
-	open  func(ctx context.Context, network, addr string) (net.Conn, error)
+	tls   *TLS // nil: none
 	limit *rate.Limiter
 }
 
-func newDialer(o *redis.Options) *dialer {
-	return &dialer{open: redis.NewDialer(o), limit: rate.NewLimiter(dialsPerSecond, dialsAtOnce)}
+func newDialer(t *target) *dialer {
+	d := &dialer{limit: rate.NewLimiter(dialsPerSecond, dialsAtOnce)}
+	if t.tls {
+		d.tls = &t.options.TLS
+	}
+	return d
 }
 
 // dial waits for its turn, if ctx grants the time.
@@ -44,5 +52,17 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 			return nil, ctx.Err()
 		}
 	}
-	return d.open(ctx, network, addr)
+	plain := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	if d.tls == nil {
+		return plain.DialContext(ctx, network, addr)
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	config, err := d.tls.config(host)
+	if err != nil {
+		return nil, err
+	}
+	return (&tls.Dialer{NetDialer: &plain, Config: config}).DialContext(ctx, network, addr)
 }

@@ -56,10 +56,13 @@ func slotOf(tag string) int {
 	return int(crc) % clusterSlots
 }
 
-// prefixOf is what the key of h begins with. Hits of one partition have the same, others one by their name.
-func (s *Store) prefixOf(h *limiter.Hit) string {
+// prefixOf is what the key of h begins with.
+func (s *server) prefixOf(h *limiter.Hit) string { return s.prefixes[s.tagOf(h)] }
+
+// tagOf is the number of h's tag. Hits of one partition have the same, others one by their name.
+func (s *server) tagOf(h *limiter.Hit) int {
 	if len(s.prefixes) == 1 {
-		return s.prefixes[0]
+		return 0
 	}
 	hash := fnv.New32a()
 	if h.Partition != "" {
@@ -67,5 +70,5 @@ func (s *Store) prefixOf(h *limiter.Hit) string {
 	} else {
 		_, _ = hash.Write([]byte(h.Key))
 	}
-	return s.prefixes[int(hash.Sum32())%len(s.prefixes)]
+	return int(hash.Sum32()) % len(s.prefixes)
 }

@@ -38,7 +38,7 @@ func TestTagsAreSpreadEvenlyOverAClustersSlots(t *testing.T) {
 }
 
 func TestCountersOfOnePartitionShareATag(t *testing.T) {
-	s := &Store{prefixes: prefixes("", 16)}
+	s := &server{prefixes: prefixes("", 16)}
 	seen := map[string]bool{}
 	for _, key := range strings.Fields("a b c d e f g h i j k l m n o p q r s t u v w x y z") {
 		seen[s.prefixOf(&limiter.Hit{Key: key})] = true

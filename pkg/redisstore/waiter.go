@@ -17,6 +17,7 @@ type waiter struct {
 	err      error
 	like     *waiter      // another one of its group, or nil
 	putOff   bool         // until the next call
+	tried    bool         // by itself, so that err says how that ended
 	holders  atomic.Int32 // its caller and the combiner: the last to leave gives it back
 
 	mu      sync.Mutex     // held while the combiner uses the batch
@@ -36,7 +37,7 @@ func (w *waiter) begin(b *limiter.Batch, deadline time.Time) {
 	for i := range b.Hits {
 		w.weight += weight(b.Hits[i].Limit)
 	}
-	w.err, w.decided = nil, false
+	w.err, w.decided, w.tried = nil, false, false
 	w.holders.Store(2)
 }
 
@@ -84,7 +85,7 @@ func (w *waiter) decide(hits []limiter.Hit, rows []*limiter.Row, now int64) {
 
 // end tells the caller, if it still waits, how the request ended.
 func (w *waiter) end(c *combiner, err error) {
-	if !w.decided {
+	if !w.decided && !w.tried {
 		w.err = err
 	}
 	w.done <- struct{}{}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/envoy-rls/envoy-rls/pkg/denycache"
+	"github.com/envoy-rls/envoy-rls/pkg/fallback"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/memstore"
+	"github.com/envoy-rls/envoy-rls/pkg/parts"
+	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
+)
+
+// openStore opens the store that the settings say: memory; or Redis, behind what remembers denials, behind what decides
+// while it is away.
+func (srv *server) openStore() error {
+	if srv.settings.storeKind() == storeMemory {
+		srv.openMemory()
+		return nil
+	}
+	redis.SetLogger(redisLog{srv.log})
+	store, err := srv.openRedis()
+	if err != nil {
+		return err
+	}
+	srv.census = newCensus(srv.settings, srv.redis)
+	srv.local = fallback.New(srv.remembering(store), fallback.Options{
+		Replicas: srv.census.count, Share: fallback.Share(srv.settings.LocalShare),
+		MemoryLimit: int(srv.settings.MemoryLimit), GaveBack: srv.metrics.GaveBack,
+	})
+	srv.store = srv.local
+	srv.metrics.GaugeFunc("replicas", "Replicas that share the limits, as far as is known.", "")("",
+		func() float64 { return float64(srv.census.count()) })
+	return nil
+}
+
+func (srv *server) openMemory() {
+	store := memstore.New(memstore.Options{MemoryLimit: int(srv.settings.MemoryLimit)})
+	srv.store = store
+	evicted := srv.metrics.CounterFunc("memory_evictions_total", "Counters that made room for others.", "state")
+	evicted("stale", func() float64 { return float64(store.Evictions().Stale) })
+	evicted("with_room", func() float64 { return float64(store.Evictions().WithRoom) })
+	evicted("denying", func() float64 { return float64(store.Evictions().Denying) })
+}
+
+// openRedis opens Redis, and a second one for limits of less than a minute if there is to be one.
+func (srv *server) openRedis() (limiter.Store, error) {
+	store, err := srv.openServer(srv.settings.redisOptions(), "")
+	if err != nil {
+		return nil, fmt.Errorf("--redis (REDIS_URL): %w", err)
+	}
+	srv.redis = store
+	if !srv.settings.RedisPerSecond {
+		return store, nil
+	}
+	second, err := srv.openServer(srv.settings.perSecondOptions(), "per-second-")
+	if err != nil {
+		return nil, fmt.Errorf("--redis-per-second-url (REDIS_PERSECOND_URL): %w", err)
+	}
+	srv.perSecond = second
+	return parts.New([]limiter.Store{store, second}, func(h *limiter.Hit) int {
+		if h.Limit.Period < time.Minute {
+			return 1
+		}
+		return 0
+	}), nil
+}
+
+func (srv *server) openServer(o redisstore.Options, lanes string) (*redisstore.Store, error) {
+	o.Called = srv.metrics.StoreCalled
+	o.BreakerChanged = func(lane string, s redisstore.BreakerState, cause error) { srv.breakerChanged(lanes+lane, s, cause) }
+	store, err := redisstore.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	state := srv.metrics.GaugeFunc("breaker_state", "0 while Redis is asked, 1 while it is tried, 2 while it is not.", "lane")
+	for name := range store.Lanes {
+		state(lanes+name, func() float64 { return float64(store.Lane(name)) })
+	}
+	return store, nil
+}
+
+// remembering puts the deny cache in front of a store, if there is to be one.
+func (srv *server) remembering(inner limiter.Store) limiter.Store {
+	o := srv.settings.denyCacheOptions()
+	if o.Size == 0 {
+		return inner
+	}
+	o.Refused = srv.metrics.RefusedFromMemory
+	store := denycache.New(inner, o)
+	answered := srv.metrics.CounterFunc("deny_cache_hits_total", "Requests answered from memory.", "answered")
+	answered("whole", func() float64 { return float64(store.Answers().Whole) })
+	answered("partly", func() float64 { return float64(store.Answers().Partial) })
+	return store
+}
+
+// breakerChanged tells of a breaker, and gives back what was admitted while it was open.
+func (srv *server) breakerChanged(lane string, s redisstore.BreakerState, cause error) {
+	if s == redisstore.BreakerOpen {
+		srv.log.Warn("store is not asked for now, on_store_failure answers", "store", "redis", "lane", lane, "error", cause)
+		return
+	}
+	srv.log.Info("store is asked again", "store", "redis", "lane", lane)
+	srv.local.Recovered()
+}

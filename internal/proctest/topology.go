@@ -1,0 +1,193 @@
+package proctest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clusterSlots is the number of a Redis Cluster's hash slots.
+const clusterSlots = 16384
+
+// RedisCluster is a Redis Cluster: its masters, and as many replicas, or none.
+type RedisCluster struct {
+	Masters, Replicas []*Redis
+}
+
+// StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted.
+func StartRedisCluster(t testing.TB, masters int, withReplicas bool) *RedisCluster {
+	t.Helper()
+	c := &RedisCluster{}
+	for range masters {
+		c.Masters = append(c.Masters, startNode(t))
+		if withReplicas {
+			c.Replicas = append(c.Replicas, startNode(t))
+		}
+	}
+	ctx, first := context.Background(), c.Masters[0]
+	for i, m := range c.Masters {
+		from, to := i*clusterSlots/masters, (i+1)*clusterSlots/masters-1
+		must(t, m.Client().ClusterAddSlotsRange(ctx, from, to).Err())
+		must(t, m.Client().Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
+	}
+	for _, n := range append(c.Masters[1:len(c.Masters):len(c.Masters)], c.Replicas...) {
+		first.meet(n)
+	}
+	c.await(t)
+	for i, r := range c.Replicas {
+		id := c.Masters[i].Client().ClusterMyID(ctx).Val()
+		Eventually(t, "a replica knows its master", func() bool { return r.Client().ClusterReplicate(ctx, id).Err() == nil })
+	}
+	Eventually(t, "the replicas follow", func() bool {
+		for _, r := range c.Replicas {
+			if !strings.Contains(r.Client().Info(ctx, "replication").Val(), "master_link_status:up") {
+				return false
+			}
+		}
+		return true
+	})
+	return c
+}
+
+func startNode(t testing.TB) *Redis {
+	t.Helper()
+	return StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-node-timeout", "1000",
+		"--cluster-replica-validity-factor", "0")
+}
+
+func (r *Redis) meet(other *Redis) {
+	ctx := context.Background()
+	port := other.Client().ConfigGet(ctx, "cluster-port").Val()["cluster-port"]
+	_, own, _ := strings.Cut(other.Addr, ":")
+	must(r.t, r.Client().Do(ctx, "CLUSTER", "MEET", "127.0.0.1", own, port).Err())
+}
+
+func (c *RedisCluster) await(t testing.TB) {
+	t.Helper()
+	Eventually(t, "the cluster is up", func() bool {
+		for _, n := range append(c.Masters[:len(c.Masters):len(c.Masters)], c.Replicas...) {
+			info := n.Client().ClusterInfo(context.Background()).Val()
+			if !strings.Contains(info, "cluster_state:ok") ||
+				!strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.Masters)+len(c.Replicas))) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// URL is the cluster's address as --redis takes it.
+func (c *RedisCluster) URL() string {
+	addrs := make([]string, len(c.Masters))
+	for i, m := range c.Masters {
+		addrs[i] = m.Addr
+	}
+	return "redis+cluster://" + strings.Join(addrs, ",")
+}
+
+// Client returns a client of the cluster, closed at the test's end.
+func (c *RedisCluster) Client() *redis.ClusterClient {
+	var addrs []string
+	for _, m := range c.Masters {
+		addrs = append(addrs, m.Addr)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	c.Masters[0].t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// MoveSlot moves a slot from one master to another, key by key, as redis-cli does.
+func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *Redis) {
+	t.Helper()
+	ctx := context.Background()
+	source, target := from.Client(), to.Client()
+	sourceID, targetID := source.ClusterMyID(ctx).Val(), target.ClusterMyID(ctx).Val()
+	must(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", sourceID).Err())
+	must(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", targetID).Err())
+	_, port, _ := strings.Cut(to.Addr, ":")
+	for {
+		keys := source.ClusterGetKeysInSlot(ctx, slot, 10).Val()
+		if len(keys) == 0 {
+			break
+		}
+		for _, key := range keys {
+			must(t, source.Migrate(ctx, "127.0.0.1", port, key, 0, 0).Err())
+		}
+	}
+	for _, n := range []*redis.Client{target, source} {
+		must(t, n.Do(ctx, "CLUSTER", "SETSLOT", slot, "NODE", targetID).Err())
+	}
+}
+
+// RedisSentinels are three sentinels that watch a master and its replicas under the name mymaster.
+type RedisSentinels struct {
+	Master    *Redis
+	Replicas  []*Redis
+	Sentinels []*Redis
+}
+
+// StartRedisSentinels starts a master, replicas and three sentinels, which fail over after a second.
+func StartRedisSentinels(t testing.TB, replicas int) *RedisSentinels {
+	t.Helper()
+	s := &RedisSentinels{Master: StartRedis(t)}
+	ctx := context.Background()
+	_, port, _ := strings.Cut(s.Master.Addr, ":")
+	for range replicas {
+		s.Replicas = append(s.Replicas, StartRedis(t, "--replicaof", "127.0.0.1 "+port))
+	}
+	for range 3 {
+		s.Sentinels = append(s.Sentinels, startSentinel(t, port))
+	}
+	Eventually(t, "the sentinels know each other and the replicas", func() bool {
+		for _, sentinel := range s.Sentinels {
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
+			info := c.Master(ctx, "mymaster").Val()
+			_ = c.Close() // it was asked
+			if info["num-other-sentinels"] != "2" || info["num-slaves"] != fmt.Sprint(replicas) {
+				return false
+			}
+		}
+		return true
+	})
+	return s
+}
+
+func startSentinel(t testing.TB, masterPort string) *Redis {
+	t.Helper()
+	port := FreePort(t)
+	config := filepath.Join(t.TempDir(), "sentinel.conf")
+	must(t, os.WriteFile(config, fmt.Appendf(nil, `port %d
+bind 127.0.0.1
+sentinel monitor mymaster 127.0.0.1 %s 2
+sentinel down-after-milliseconds mymaster 1000
+sentinel failover-timeout mymaster 5000
+`, port, masterPort), 0o600))
+	s := &Redis{
+		Process: Start(t, nil, find(t, "REDIS_SERVER_BIN", "redis-server"), config, "--sentinel"),
+		Addr:    fmt.Sprintf("127.0.0.1:%d", port),
+	}
+	Eventually(t, "a sentinel listens on "+s.Addr, func() bool { return accepts(s.Addr) })
+	return s
+}
+
+// URL is the master's address as --redis takes it, by its sentinels.
+func (s *RedisSentinels) URL() string {
+	addrs := make([]string, len(s.Sentinels))
+	for i, n := range s.Sentinels {
+		addrs[i] = n.Addr
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/mymaster"
+}
+
+// must ends the test with an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,203 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+)
+
+// authority signs certificates.
+type authority struct {
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{dir: t.TempDir()}
+	a.cert, a.key = a.sign(t, name, nil)
+	return a
+}
+
+func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
+
+// sign writes name.crt and name.key; without an authority's certificate it signs itself.
+func (a *authority) sign(t *testing.T, name string, names []string) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: a.cert == nil, BasicConstraintsValid: true,
+	}
+	if len(names) == 0 {
+		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+	parent, signer := c, key
+	if a.cert != nil {
+		parent, signer = a.cert, a.key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(t, name+".crt", "CERTIFICATE", der)
+	a.write(t, name+".key", "EC PRIVATE KEY", keyDER)
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed, key
+}
+
+func (a *authority) write(t *testing.T, name, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startSecure starts a server that speaks TLS only, with the authority's certificate of a name.
+func startSecure(t *testing.T, a *authority, name string) (url string) {
+	t.Helper()
+	port := proctest.FreePort(t)
+	proctest.StartRedis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.file(name+".crt"), "--tls-key-file", a.file(name+".key"),
+		"--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "yes")
+	return fmt.Sprintf("rediss://127.0.0.1:%d", port)
+}
+
+func TestConnectionsAreSecured(t *testing.T) {
+	a := newAuthority(t, "ca")
+	a.sign(t, "server", nil)
+	a.sign(t, "named", []string{"redis.example"})
+	a.sign(t, "client", nil)
+	url, named := startSecure(t, a, "server"), startSecure(t, a, "named")
+	good := TLS{CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")}
+	for name, c := range map[string]struct {
+		url    string
+		change func(*TLS)
+		want   string
+	}{
+		"good":                         {url, func(*TLS) {}, ""},
+		"without the CA":               {url, func(o *TLS) { o.CAFile = "" }, "unknown authority"},
+		"without a client certificate": {url, func(o *TLS) { o.CertFile, o.KeyFile = "", "" }, "certificate required"},
+		"another name":                 {named, func(*TLS) {}, "doesn't contain any IP SANs"},
+		"a server's name":              {named, func(o *TLS) { o.ServerName = "redis.example" }, ""},
+		"names are not checked":        {named, func(o *TLS) { o.SkipNameCheck = true }, ""},
+		"names aren't, the chain is":   {named, func(o *TLS) { o.SkipNameCheck, o.CAFile = true, "" }, "unknown authority"},
+	} {
+		o := Options{Address: c.url, TLS: good, Prefix: "p:", Timeout: 5 * time.Second}
+		c.change(&o.TLS)
+		s, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Check(t.Context())
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
+		}
+		_ = s.Close()
+	}
+}
+
+// TestCertificatesAndPasswordsAreReadForEachConnection changes both, while the server drops the connections it has.
+func TestCertificatesAndPasswordsAreReadForEachConnection(t *testing.T) {
+	ctx := context.Background()
+	r := proctest.StartRedis(t)
+	admin := r.Client()
+	file := filepath.Join(t.TempDir(), "password")
+	set := func(password string) {
+		if err := os.WriteFile(file, []byte("limiter:"+password+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.ACLSetUser(ctx, "limiter", "on", "resetpass", ">"+password, "~*", "+@all").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("first")
+	s, err := Open(Options{Address: r.Addr, AuthFile: file, Prefix: "p:", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	decide(t, s, "a", 1)
+	set("second")
+	if err := admin.Do(ctx, "CLIENT", "KILL", "USER", "limiter").Err(); err != nil {
+		t.Fatal(err)
+	}
+	proctest.Eventually(t, "the new password is used", func() bool { return s.Decide(ctx, batch("a", 0)) == nil })
+}
+
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Address: "redis://u:p%40ss@h"}, "single h:6379 u p@ss"},
+		{Options{Address: "rediss://h:1/3"}, "single h:1 tls db 3"},
+		{Options{Address: "h:1", TLS: TLS{On: true}, Auth: "p"}, "single h:1 p tls"},
+		{Options{Address: "unix:///run/redis.sock?db=2"}, "single /run/redis.sock db 2"},
+		{Options{Address: "redis+sentinel://u:p@a,b:1/mymaster/4"}, "sentinel a:26379,b:1/mymaster u p db 4"},
+		{Options{Address: "redis+sentinel://a/mymaster?db=5"}, "sentinel a:26379/mymaster db 5"},
+		{Options{Address: "rediss+cluster://a:1,[::1]:2,[::2]"}, "cluster a:1,[::1]:2,[::2]:6379 tls"},
+		{Options{Address: "mymaster,a:1,b:2", Kind: Sentinel}, "sentinel a:1,b:2/mymaster"},
+		{Options{Address: "a:1,b:2", Kind: Cluster}, "cluster a:1,b:2"},
+		{Options{Address: "redis://a:1,b:2", Kind: Cluster}, "cluster a:1,b:2"},
+		{Options{Address: "a:1,b:2"}, "! it lists several servers"},
+		{Options{Address: "redis+sentinel://a:1"}, "! the URL ends in the master's name"},
+		{Options{Address: "redis+cluster://a:1/3"}, "! a cluster has database 0 only"},
+		{Options{Address: "redis://a/x"}, `! the database "x" is not a number`},
+		{Options{Address: "mymaster", Kind: Sentinel}, "! \"mymaster\" is not name,host:port"},
+		{Options{Address: "a:1", TLS: TLS{On: true, CertFile: "c"}}, "! a client's certificate needs its key"},
+		{Options{Address: "a:1", TLS: TLS{On: true, CAFile: "/nowhere"}}, "! reading the CA"},
+	} {
+		tgt, err := c.o.target()
+		if want, fails := strings.CutPrefix(c.want, "! "); fails {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: the error is %v, want %s", c.o.Address, err, want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.o.Address, err)
+			continue
+		}
+		got := []string{string(tgt.kind), tgt.String()}
+		for _, word := range []string{tgt.username, tgt.password} {
+			if word != "" {
+				got = append(got, word)
+			}
+		}
+		if tgt.tls {
+			got = append(got, "tls")
+		}
+		if tgt.db != 0 {
+			got = append(got, fmt.Sprint("db ", tgt.db))
+		}
+		if text := strings.Join(got, " "); text != c.want {
+			t.Errorf("%s is %s, want %s", c.o.Address, text, c.want)
+		}
+	}
+}

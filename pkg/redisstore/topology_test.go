@@ -1,0 +1,198 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
+	"github.com/envoy-rls/envoy-rls/pkg/storetest"
+)
+
+func openURL(t *testing.T, url string) *Store {
+	t.Helper()
+	s, err := Open(Options{Address: url, Prefix: "p:", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestAClusterPassesTheSuite(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 3, false)
+	s := openURL(t, c.URL())
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	storetest.RunWithoutClock(t, func(t *testing.T, _ *storetest.Clock) limiter.Store {
+		t.Helper()
+		for _, m := range c.Masters {
+			m.Client().FlushAll(context.Background())
+		}
+		return s
+	})
+	for _, m := range c.Masters {
+		if m.Client().DBSize(t.Context()).Val() == 0 {
+			t.Errorf("%s has no counters", m.Addr)
+		}
+	}
+}
+
+// pour asks for counters, one hit each, from several goroutines until stop is closed, and returns how many hits of
+// each were admitted and how many failed.
+func pour(s *Store, counters int, stop <-chan struct{}) (admitted []atomic.Int64, failed *atomic.Int64, wait func()) {
+	admitted, failed = make([]atomic.Int64, counters), &atomic.Int64{}
+	var callers sync.WaitGroup
+	for caller := range 8 {
+		callers.Go(func() {
+			for i := caller; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				b := batch(fmt.Sprint("counter-", i%counters), 1)
+				b.Hits[0].Limit = &limiter.Limit{Requests: 1_000_000, Period: 24 * time.Hour}
+				switch err := s.Decide(context.Background(), b); {
+				case err != nil:
+					failed.Add(1)
+				case b.Allowed:
+					admitted[i%counters].Add(1)
+				}
+			}
+		})
+	}
+	return admitted, failed, callers.Wait
+}
+
+func TestReshardingUnderLoadLosesNoDecision(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 2, false)
+	s := openURL(t, c.URL())
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	admitted, failed, wait := pour(s, 200, stop)
+	for _, prefix := range s.prefixes {
+		_, tag, _ := strings.Cut(prefix, "{")
+		slot := slotOf(strings.TrimSuffix(tag, "}"))
+		from, to := c.Masters[0], c.Masters[1]
+		if slot >= clusterSlots/2 {
+			from, to = to, from
+		}
+		c.MoveSlot(t, slot, from, to)
+	}
+	close(stop)
+	wait()
+	if n := failed.Load(); n > 0 {
+		t.Errorf("%d decisions failed", n)
+	}
+	for i := range admitted {
+		b := batch(fmt.Sprint("counter-", i), 0)
+		b.Hits[0].Limit = &limiter.Limit{Requests: 1_000_000, Period: 24 * time.Hour}
+		if err := s.Decide(context.Background(), b); err != nil {
+			t.Fatal(err)
+		}
+		if used := 1_000_000 - b.Decisions[0].Room; used != admitted[i].Load() {
+			t.Fatalf("counter %d is at %d after %d hits", i, used, admitted[i].Load())
+		}
+	}
+}
+
+func TestADeadNodeHurtsItsOwnCountersOnlyUntilItsReplicaTakesOver(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 3, true)
+	s := openURL(t, c.URL())
+	s.timeout = 100 * time.Millisecond
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	works := func(i int) bool { return s.Decide(context.Background(), batch(fmt.Sprint("counter-", i), 1)) == nil }
+	const counters = 60
+	onDead := map[int]bool{}
+	for i := range counters {
+		_, tag, _ := strings.Cut(s.prefixOf(&batch(fmt.Sprint("counter-", i), 1).Hits[0]), "{")
+		onDead[i] = slotOf(strings.TrimSuffix(tag, "}")) < clusterSlots/3
+	}
+	c.Masters[0].Kill()
+	for i := range counters {
+		if ok := works(i); ok != !onDead[i] {
+			t.Errorf("counter %d on the dead node: %t, decided: %t", i, onDead[i], ok)
+		}
+	}
+	proctest.Eventually(t, "all counters are decided again", func() bool {
+		for i := range counters {
+			if !works(i) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestSentinelsTellOfANewMaster(t *testing.T) {
+	r := proctest.StartRedisSentinels(t, 2)
+	s := openURL(t, r.URL())
+	s.timeout = 100 * time.Millisecond
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := decide(t, s, "a", 1); d.Room != 2 {
+		t.Errorf("there is room for %d, want 2", d.Room)
+	}
+	proctest.Eventually(t, "the replicas have the counter", func() bool {
+		for _, replica := range r.Replicas {
+			if len(replica.Client().Keys(t.Context(), "*}a").Val()) == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	r.Master.Kill()
+	b := batch("a", 1)
+	proctest.Eventually(t, "the new master decides", func() bool { return s.Decide(context.Background(), b) == nil })
+	if b.Decisions[0].Room != 1 {
+		t.Errorf("the new master has room for %d, want 1", b.Decisions[0].Room)
+	}
+}
+
+func TestServersSetUpOtherwiseAreNamed(t *testing.T) {
+	single, cluster, sentinels := proctest.StartRedis(t), proctest.StartRedisCluster(t, 1, false), proctest.StartRedisSentinels(t, 0)
+	for _, c := range []struct{ url, want string }{
+		{single.URL(), ""},
+		{"redis+cluster://" + single.Addr, "it is no cluster; write redis://host:port"},
+		{"redis://" + cluster.Masters[0].Addr, "it is a node of a cluster; write redis+cluster://"},
+		{"redis://" + sentinels.Sentinels[0].Addr, "it is a sentinel; write redis+sentinel://"},
+	} {
+		err := openURL(t, c.url).Check(t.Context())
+		var refuses *Unsupported
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.url, err)
+		case c.want != "" && (!errors.As(err, &refuses) || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: the error is %v, want %s", c.url, err, c.want)
+		}
+	}
+}
+
+func TestProcessesMustAgreeOnTheNumberOfTags(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 1, false)
+	if err := openURL(t, c.URL()).Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Options{Address: c.URL(), Prefix: "p:", HashTags: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	var refuses *Unsupported
+	if err := s.Check(t.Context()); !errors.As(err, &refuses) || !strings.Contains(err.Error(), "spread over 16 tags") {
+		t.Errorf("the error is %v", err)
+	}
+}
