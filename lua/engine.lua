@@ -62,7 +62,7 @@ while pos <= #ARGV[3] do
   local window = floordiv(now, period)
   limits[#limits + 1] = {
     algorithm = algorithm, requests = requests, burst = burst, period = period, window = window,
-    present = window % 2^20 * 2^32, quantum = period / 1e6, expires = 0, ttl = false, shareof = false, share = 0,
+    present = window % 2^20 * 2^32, quantum = period / 1e6, expires = 0, ttl = false, elapsed = false,
   }
 end
 

@@ -1,9 +1,9 @@
 -- sliding_window.go's twin: a is the present window's index, b its count, c that of the window before. live tells whether
 -- a is the window that was read.
 K[1] = function()
-  -- elapsed is how much of a window has passed, in millionths.
-  local function elapsed(limit, window)
-    local ms = floordiv(max(now - window * limit.period, 0), 1000)
+  -- elapsed is how much of the present window has passed, in millionths.
+  local function elapsed(limit)
+    local ms = floordiv(now - limit.window * limit.period, 1000)
     local period = limit.period / 1000
     if period <= 9e9 then return floordiv(ms * 1e6, period) end
     return floordiv(ms, ceildiv(period, 1e6))
@@ -26,8 +26,9 @@ K[1] = function()
     end,
 
     room = function(limit, row)
-      if limit.shareof ~= row.a then limit.shareof, limit.share = row.a, elapsed(limit, row.a) end
-      local used = row.c * (1e6 - limit.share) + row.b * 1e6
+      limit.elapsed = limit.elapsed or elapsed(limit)
+      local share = row.a == limit.window and limit.elapsed or 0 -- nothing has passed of a window that lies ahead
+      local used = row.c * (1e6 - share) + row.b * 1e6
       return floordiv(limit.requests * 1e6 - used, 1e6)
     end,
 

@@ -25,12 +25,13 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 	began, run := time.Now(), 0
 	clock := &storetest.Clock{}
 	s.now, s.jitter = clock.Micros, func() int64 { return 1e6 }
+	pauses := rapid.OneOf(rapid.Int64Range(-3e8, 3e9), rapid.Int64Range(-1e9, 0), rapid.Int64Range(0, 2000))
 	rapid.Check(t, func(t *rapid.T) {
 		run++
 		clock.Set(began)
 		model := storetest.Model{}
-		for range rapid.IntRange(1, 4).Draw(t, "calls") {
-			clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
+		for range rapid.IntRange(1, 6).Draw(t, "calls") {
+			clock.Advance(time.Duration(pauses.Draw(t, "pause")) * time.Microsecond)
 			c := newCall(plain)
 			c.taken = randomWaiters(t, run, began)
 			for c.fill() {
@@ -46,24 +47,43 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 	})
 }
 
-// randomWaiters draws requests of some kinds in any order: some that come several times, and some that the script
-// has a shorter way for, on counters that others may have, too.
+// randomWaiters draws requests of some kinds in any order, some of which come several times.
 func randomWaiters(t *rapid.T, run int, began time.Time) []*waiter {
 	var ws []*waiter
 	for range rapid.IntRange(1, 6).Draw(t, "kinds") {
 		b := storetest.RandomBatch(t, run, began)
-		if rapid.Bool().Draw(t, "one window's charge") {
-			h := &b.Hits[0]
-			h.Limit = &limiter.Limit{Requests: h.Limit.Requests, Period: h.Limit.Period}
-			h.Cost, h.At = max(h.Cost, -h.Cost, 1), 0
-			h.Key = fmt.Sprintf("random:%d:%s%s:%d", run, h.Limit.Algorithm, h.Limit.Period, rapid.IntRange(0, 1).Draw(t, "window"))
-			b.Hits, b.Decisions = b.Hits[:1], b.Decisions[:1]
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			oneWindow(t, run, b)
+		case 1:
+			oneBucket(t, run, b)
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "alike") {
 			ws = append(ws, waiting(&limiter.Batch{Hits: b.Hits, Decisions: make([]limiter.Decision, len(b.Hits))}))
 		}
 	}
 	return rapid.Permutation(ws).Draw(t, "order")
+}
+
+// oneWindow makes b a charge of one fixed window, which the script has a shorter way for, unless others hit it, too.
+func oneWindow(t *rapid.T, run int, b *limiter.Batch) {
+	h := &b.Hits[0]
+	h.Limit = &limiter.Limit{Requests: rapid.Uint32Range(0, 20).Draw(t, "requests"), Period: 10 * time.Minute}
+	h.Cost, h.At = rapid.Int64Range(1, 12).Draw(t, "charge"), 0
+	h.Key = fmt.Sprintf("random:%d:fixed_window10m0s:%d", run, rapid.IntRange(0, 1).Draw(t, "window"))
+	b.Hits, b.Decisions = b.Hits[:1], b.Decisions[:1]
+}
+
+// oneBucket makes all hits of b hit one bucket, under limits that differ, one of which may give nothing back.
+func oneBucket(t *rapid.T, run int, b *limiter.Batch) {
+	for i := range b.Hits {
+		b.Hits[i].Limit = &limiter.Limit{
+			Algorithm: limiter.TokenBucket, Burst: 10, Period: time.Hour,
+			Requests: rapid.SampledFrom([]uint32{0, 7, 20}).Draw(t, "rate"),
+		}
+		b.Hits[i].Key = fmt.Sprintf("random:%d:token_bucket1h0m0s:0", run)
+		b.Hits[i].Cost = rapid.Int64Range(-2, 4).Draw(t, "tokens")
+	}
 }
 
 // waiting is a request that is queued.
