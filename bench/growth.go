@@ -67,7 +67,12 @@ func (g *growth) write(out io.Writer) error {
 			}
 		}
 	}
-	return nil
+	failed := uint64(0)
+	for _, row := range g.measured.rows() {
+		failed += row.Errors
+	}
+	_, err := fmt.Fprintf(out, "\nrequests that failed: %d\n", failed)
+	return err
 }
 
 func writeCourses(out io.Writer, name string, courses []course) error {

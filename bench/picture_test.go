@@ -108,6 +108,7 @@ func grownTwice() *growth {
 		grown.measured.add(server, &Result{Scenario: "rules=10", CPUSum: 10})
 		grown.measured.add(server, &Result{Scenario: "rules=1000", CPUSum: 20})
 	}
+	grown.measured.results[cell{"rules=10", "memory"}][0].Errors = 3
 	return grown
 }
 
@@ -123,6 +124,7 @@ func TestGrowthIsATableAnAxis(t *testing.T) {
 	want := []string{
 		"CPU µs a decision, and its ratio to the no-op's", "",
 		"rules no-op ratio memory ratio", "10 10.00 1.00 10.00 1.00", "1000 20.00 1.00 20.00 1.00", "most / least 2.00 2.00",
+		"", "requests that failed: 3",
 	}
 	if !slices.Equal(lines, want) {
 		t.Errorf("got:\n%s", out)
