@@ -20,6 +20,7 @@ const (
 type command struct {
 	name  string
 	argv  []string
+	env   []string                    // beside this program's own
 	dir   string                      // takes its log, and is its working directory
 	ready func(context.Context) error // nil once it serves
 }
@@ -44,7 +45,7 @@ func start(ctx context.Context, c command) (*child, error) {
 	process := exec.CommandContext(ctx, c.argv[0], c.argv[1:]...)
 	process.Dir, process.Stdout, process.Stderr = c.dir, log, log
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
-	process.WaitDelay = killAfter
+	process.WaitDelay, process.Env = killAfter, append(os.Environ(), c.env...)
 	if err := process.Start(); err != nil {
 		end()
 		return nil, fmt.Errorf("start %s: %w", c.name, err)

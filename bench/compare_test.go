@@ -73,7 +73,7 @@ func TestCompareMeasuresEveryServerAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestAStoppedServerIsGone(t *testing.T) {
-	server, err := start(t.Context(), command{"sleeper", []string{"sleep", "3600"}, t.TempDir(), always})
+	server, err := start(t.Context(), command{"sleeper", []string{"sleep", "3600"}, nil, t.TempDir(), always})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,14 +88,14 @@ func TestAStoppedServerIsGone(t *testing.T) {
 func TestAServerThatDoesNotStartIsAnErrorWithItsLog(t *testing.T) {
 	never := func(context.Context) error { return errors.New("not ready") }
 	argv := []string{"sh", "-c", "echo no such rules; exit 3"}
-	_, err := start(t.Context(), command{"broken", argv, t.TempDir(), never})
+	_, err := start(t.Context(), command{"broken", argv, nil, t.TempDir(), never})
 	if err == nil || !strings.Contains(err.Error(), "broken ended by itself: exit status 3; its log ends:\nno such rules") {
 		t.Errorf("error %v", err)
 	}
 }
 
 func TestAServerThatEndsDuringTheRunIsAnError(t *testing.T) {
-	server, err := start(t.Context(), command{"short", []string{"true"}, t.TempDir(), always})
+	server, err := start(t.Context(), command{"short", []string{"true"}, nil, t.TempDir(), always})
 	if err != nil {
 		t.Fatal(err)
 	}

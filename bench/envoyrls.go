@@ -43,6 +43,7 @@ func (e envoyRLS) start(ctx context.Context, workload *Workload, store []string,
 	running, err := e.rig.run(ctx, append(before, command{
 		name:  "envoy-rls",
 		argv:  append(argv, store...),
+		env:   []string{"GOMEMLIMIT=" + memoryFor(workload)},
 		ready: answersOK("http://" + loopback(ports[0]) + "/readyz"),
 	})...)
 	if err != nil {
@@ -51,4 +52,13 @@ func (e envoyRLS) start(ctx context.Context, workload *Workload, store []string,
 	running.address, running.admin = loopback(ports[1]), loopback(ports[2])
 	running.workload, running.counts = workload, true
 	return running, nil
+}
+
+// memoryFor is the memory limit of the container that the service would run in, by which it sets its garbage collector:
+// that of deploy/k8s, or for counters by the million one that they fit into.
+func memoryFor(workload *Workload) string {
+	if workload.Scenario.Counters > 0 {
+		return "8GiB"
+	}
+	return "400MiB"
 }
