@@ -93,9 +93,13 @@ func (s *Store) heard(b *limiter.Batch) {
 	at := int64(0)
 	for i := range b.Hits {
 		h, d := &b.Hits[i], &b.Decisions[i]
-		if h.OnFailure == limiter.FailLocal && d.State == limiter.Decided {
+		if h.OnFailure != limiter.FailLocal || d.State != limiter.Decided {
+			continue
+		}
+		at = d.At
+		// Most counters are far from their limits, and for them a share of the room is as good as one of the limit.
+		if 2*d.Room < whole(h.Limit) {
 			s.memory.heard(h, d)
-			at = d.At
 		}
 	}
 	if at != 0 {
