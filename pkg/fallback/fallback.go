@@ -28,7 +28,8 @@ type Options struct {
 	Now func() time.Time
 	// Spread is over how long debts are given back, at most; 0 is a second.
 	Spread time.Duration
-	// GaveBack is told how many hits were given back by a call, and whether that failed; it may be nil.
+	// GaveBack is told how many hits were given back, and how many may be lost by an error; it may be nil. Those that
+	// were certainly not counted are still owed.
 	GaveBack func(hits int64, err error)
 }
 
@@ -217,16 +218,14 @@ func (s *Store) giveBack() {
 	slices.SortFunc(debts, func(a, b debt) int { return cmp.Compare(b.owedAt, a.owedAt) })
 	calls := len(debts)/perCall + 1
 	for list := range slices.Chunk(debts, perCall) {
-		hits, err := s.repay(list)
-		if s.options.GaveBack != nil {
-			s.options.GaveBack(hits, err)
-		}
+		s.repay(list)
 		time.Sleep(s.options.Spread / 2 / time.Duration(calls))
 	}
 }
 
-// repay gives back some debts, as hits that count whatever the verdict, in the windows in which they were admitted.
-func (s *Store) repay(debts []debt) (hits int64, err error) {
+// repay gives back some debts, as hits that count whatever the verdict, in the windows in which they were admitted. They
+// are owed again if it is certain that they were not counted.
+func (s *Store) repay(debts []debt) {
 	b := &limiter.Batch{Flow: "", Decisions: make([]limiter.Decision, len(debts))}
 	for i := range debts {
 		d := &debts[i]
@@ -234,14 +233,32 @@ func (s *Store) repay(debts []debt) (hits int64, err error) {
 			Key: d.key, Partition: d.partition, Limit: &d.limit, Cost: min(d.owed, limiter.MaxCost), At: d.owedAt,
 			Group: uint16(i), Role: limiter.Shadow, Charge: limiter.ChargeDenied,
 		})
-		hits += d.owed
 	}
-	err = s.inner.Decide(context.Background(), b)
-	if errors.Is(err, limiter.ErrNotAsked) {
-		s.owing.Store(true)
-		for i := range debts {
-			s.memory.with(&b.Hits[i], func(c *counter) { c.owed, c.owedAt = c.owed+debts[i].owed, debts[i].owedAt })
+	err := s.inner.Decide(context.Background(), b)
+	var given, lost int64
+	for i := range debts {
+		d := &debts[i]
+		switch {
+		case err == nil || b.Decisions[i].State == limiter.Decided:
+			given += d.owed
+		case uncounted(err):
+			s.memory.with(&b.Hits[i], func(c *counter) { c.owed, c.owedAt = c.owed+d.owed, d.owedAt })
+			s.owing.Store(true)
+		default:
+			lost += d.owed
 		}
 	}
-	return hits, err
+	if s.options.GaveBack != nil {
+		s.options.GaveBack(given, nil)
+		s.options.GaveBack(lost, err)
+	}
+}
+
+// uncounted tells whether err, or each of those that it joins, is limiter.ErrNotAsked.
+func uncounted(err error) bool {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return errors.Is(err, limiter.ErrNotAsked)
+	}
+	return !slices.ContainsFunc(joined.Unwrap(), func(e error) bool { return !uncounted(e) })
 }

@@ -20,12 +20,18 @@ import (
 // cut is a store that can be cut off.
 type cut struct {
 	limiter.Store
-	off atomic.Bool
+	off   atomic.Bool
+	tries atomic.Int64 // while it is off
+	err   error        // of a try; nil is limiter.ErrNotAsked
 }
 
 func (c *cut) Decide(ctx context.Context, b *limiter.Batch) error {
 	if c.off.Load() {
+		c.tries.Add(1)
 		clear(b.Decisions)
+		if c.err != nil {
+			return c.err
+		}
 		return fmt.Errorf("cut off: %w", limiter.ErrNotAsked)
 	}
 	return c.Store.Decide(ctx, b)
@@ -37,6 +43,7 @@ type fleet struct {
 	shared   *cut
 	replicas []*fallback.Store
 	gaveBack atomic.Int64
+	lost     atomic.Int64
 }
 
 func newFleet(n int, share fallback.Share) *fleet {
@@ -49,6 +56,8 @@ func newFleet(n int, share fallback.Share) *fleet {
 			GaveBack: func(hits int64, err error) {
 				if err == nil {
 					f.gaveBack.Add(hits)
+				} else {
+					f.lost.Add(hits)
 				}
 			},
 		}))
@@ -164,6 +173,39 @@ func TestWhatWasAdmittedIsGivenBackOnce(t *testing.T) {
 		if got != want && (l.Algorithm != limiter.TokenBucket || got != want+1) {
 			t.Errorf("%s: %d are left, want %d", l.Algorithm, got, want)
 		}
+	}
+}
+
+func TestDebtsOfAStoreThatRefusesAreGivenBackLater(t *testing.T) {
+	l := algorithms[0]
+	f := newFleet(1, fallback.Balanced)
+	f.shared.off.Store(true)
+	f.ask(t, 0, &l, 7)
+	f.shared.tries.Store(0)
+	f.replicas[0].Recovered()
+	proctest.Eventually(t, "it is tried", func() bool { return f.shared.tries.Load() == 1 })
+	f.shared.off.Store(false)
+	proctest.Eventually(t, "debts are given back", func() bool {
+		f.replicas[0].Recovered()
+		return f.gaveBack.Load() == 7
+	})
+	if got := f.ask(t, 0, &l, 0).Decisions[0].Room; got != 53 {
+		t.Errorf("%d are left of 60, of which 7 were admitted", got)
+	}
+}
+
+func TestDebtsThatMayHaveBeenCountedAreNotGivenBackAgain(t *testing.T) {
+	l := algorithms[0]
+	f := newFleet(1, fallback.Balanced)
+	f.shared.off.Store(true)
+	f.ask(t, 0, &l, 7)
+	f.shared.err = errors.Join(limiter.ErrNotAsked, context.DeadlineExceeded) // of two places, one may have counted
+	f.replicas[0].Recovered()
+	proctest.Eventually(t, "they are lost", func() bool { return f.lost.Load() == 7 })
+	f.shared.off.Store(false)
+	f.replicas[0].Recovered()
+	if got := f.ask(t, 0, &l, 0).Decisions[0].Room; got != 60 || f.gaveBack.Load() > 0 {
+		t.Errorf("%d are left of 60, and %d were given back", got, f.gaveBack.Load())
 	}
 }
 

@@ -27,6 +27,14 @@ func (f *Failure) Error() string { return "redis: deciding: " + f.err.Error() }
 // Unwrap returns what happened.
 func (f *Failure) Unwrap() error { return f.err }
 
+// Is has a Failure be limiter.ErrNotAsked, too, where it is certain that nothing of the batch was counted: there was no
+// connection, or the server refused, which it does before the script has written anything.
+func (f *Failure) Is(target error) bool {
+	var network *net.OpError
+	return target == limiter.ErrNotAsked && (refusalWord(f.err) != "" || errors.Is(f.err, errManyDials) ||
+		errors.As(f.err, &network) && network.Op == "dial")
+}
+
 // FailureReason is Reason, for those who don't know this package.
 func (f *Failure) FailureReason() string { return f.Reason }
 
@@ -52,15 +60,23 @@ func reason(err error) string {
 	case errors.Is(err, errReply):
 		return "reply"
 	}
-	for _, word := range refusals {
-		if redis.HasErrorPrefix(err, word) {
-			return strings.ToLower(word)
-		}
+	if word := refusalWord(err); word != "" {
+		return strings.ToLower(word)
 	}
 	if errors.As(err, &network) || errors.Is(err, errManyDials) || errors.Is(err, net.ErrClosed) || strings.HasSuffix(err.Error(), "EOF") {
 		return "connection"
 	}
 	return "other"
+}
+
+// refusalWord is the first word of a server's refusal, or "".
+func refusalWord(err error) string {
+	for _, word := range refusals {
+		if redis.HasErrorPrefix(err, word) {
+			return word
+		}
+	}
+	return ""
 }
 
 // notAsked makes an error that tells that nothing was sent.
