@@ -1,0 +1,179 @@
+package drills
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+)
+
+// policies are the values of on_store_failure, each of which has a domain of its name in policyRules.
+var policies = []string{"local", "allow", "deny", "error"}
+
+// plenty is a limit that no drill reaches, in a window that ends with none.
+const (
+	plenty = 1_000_000
+	decade = "unit: year, unit_multiplier: 10"
+)
+
+// policyRules are a domain for each policy.
+func policyRules() map[string]string {
+	rules := map[string]string{}
+	for _, policy := range policies {
+		rules[policy] = fmt.Sprintf(
+			"  - {key: user, on_store_failure: %s, rate_limit: {%s, requests_per_unit: %d}}\n", policy, decade, plenty)
+	}
+	return rules
+}
+
+// rulesIn writes rule files, from the descriptors of each domain.
+func rulesIn(t testing.TB, descriptors map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for domain, list := range descriptors {
+		text := "domain: " + domain + "\ndescriptors:\n" + list
+		if err := os.WriteFile(filepath.Join(dir, domain+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "--rules=" + dir
+}
+
+// site is a service and a client of it.
+type site struct {
+	*proctest.Service
+	t      testing.TB
+	client ratelimit.RateLimitServiceClient
+}
+
+// startSite starts a service, and returns once it has answered a call.
+func startSite(t testing.TB, args ...string) *site {
+	t.Helper()
+	s := &site{Service: proctest.StartService(t, args...), t: t}
+	s.client = dial(t, s.GRPC)
+	s.look("warm", "up", "connection")
+	return s
+}
+
+// controlSource is what measures this machine.
+func controlSource(t testing.TB) source {
+	t.Helper()
+	s := startSite(t, "--store=memory", rulesIn(t, map[string]string{
+		control: "  - {key: user, rate_limit: {" + decade + ", requests_per_unit: 1000000}}\n",
+	}))
+	return always(s.client, request(control, "user", "ann"))
+}
+
+// policyLoad calls all domains of policyRules, and the control, in turn.
+func (s *site) policyLoad(perSecond int) *load {
+	l := newLoad(s.t)
+	sources := []source{controlSource(s.t)}
+	for _, policy := range policies {
+		sources = append(sources, always(s.client, request(policy, "user", "ann")))
+	}
+	l.open(perSecond, sources...)
+	return l
+}
+
+// ask sends a request of so many hits, with as much time as it takes.
+func (s *site) ask(hits uint64, domain, key, value string) *ratelimit.RateLimitResponse {
+	s.t.Helper()
+	req := request(domain, key, value)
+	req.Descriptors[0].HitsAddend = wrapperspb.UInt64(hits)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	answer, err := s.client.ShouldRateLimit(ctx, req)
+	if err != nil {
+		s.t.Fatalf("asking %s: %v", domain, err)
+	}
+	return answer
+}
+
+func (s *site) look(domain, key, value string) *ratelimit.RateLimitResponse {
+	s.t.Helper()
+	return s.ask(0, domain, key, value)
+}
+
+// left is what remains of a limit, by Redis.
+func (s *site) left(domain, key, value string) (n int) {
+	s.t.Helper()
+	proctest.Eventually(s.t, "Redis tells what remains in "+domain, func() bool {
+		answer := s.look(domain, key, value)
+		n = int(answer.GetStatuses()[0].GetLimitRemaining())
+		return answer.GetDynamicMetadata() == nil
+	})
+	return n
+}
+
+// metric is the sum of a metric's series that have all the labels, each as name="value".
+func (s *site) metric(name string, labels ...string) float64 {
+	s.t.Helper()
+	sum := 0.0
+	_, body := s.get("/metrics")
+	for line := range strings.SplitSeq(body, "\n") {
+		series, value, _ := strings.Cut(line, " ")
+		if own, _, _ := strings.Cut(series, "{"); own != name || !containsAll(series, labels) {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+		sum += n
+	}
+	return sum
+}
+
+func containsAll(text string, parts []string) bool {
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			return false
+		}
+	}
+	return true
+}
+
+// get reads a page of the service's HTTP port.
+func (s *site) get(path string) (code int, body string) {
+	s.t.Helper()
+	client := http.Client{Timeout: 10 * time.Second}
+	r, err := client.Get("http://" + s.HTTP + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = r.Body.Close() }() // it has been read
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.StatusCode, string(text)
+}
+
+// isReady checks that the service is ready and alive, and returns what it says of its store.
+func (s *site) isReady() (store string) {
+	s.t.Helper()
+	if code, body := s.get("/livez"); code != http.StatusOK {
+		s.t.Errorf("/livez is %d: %s", code, body)
+	}
+	code, body := s.get("/readyz")
+	var state struct{ Store string }
+	if err := json.Unmarshal([]byte(body), &state); err != nil || code != http.StatusOK {
+		s.t.Errorf("/readyz is %d: %s (%v)", code, body, err)
+	}
+	return state.Store
+}
+
+// logged is how many lines of its log hold a text.
+func (s *site) logged(text string) int { return strings.Count(s.Output(), text) }
