@@ -40,15 +40,17 @@ var ErrBreakerOpen = notAsked("the server has failed of late, and is asked again
 const (
 	inARow        = 5
 	silence       = 200 * time.Millisecond
-	fewestCalls   = 20 // in a second, of which half fail
+	fewestCalls   = 50 // in a second, of which half fail
 	breakerWindow = time.Second
 )
 
 // How long a breaker waits before it probes: longer each time, by a random part less, so that many replicas do not
-// come at once.
+// come at once. One that opens again soon after it has closed goes on from there, so that it doesn't flap. The client
+// library, too, waits for up to a second, after as many failed dials as it may have connections.
 const (
 	firstProbe = 200 * time.Millisecond
-	lastProbe  = 1600 * time.Millisecond
+	lastProbe  = time.Second
+	soon       = 10 * time.Second
 )
 
 // breaker keeps requests from a server that fails. Any number of goroutines may use it.
@@ -61,9 +63,11 @@ type breaker struct {
 
 	mu            sync.Mutex
 	failedInARow  int
-	succeeded     time.Time // last
-	second        time.Time // when the present one began
-	calls, failed int       // in it
+	succeeded     time.Time     // last
+	second        time.Time     // when the present one began
+	calls, failed int           // in it
+	wait          time.Duration // before the next probe
+	closed        time.Time     // last
 }
 
 func newBreaker(probe func(context.Context) error, changed func(BreakerState, error)) *breaker {
@@ -90,7 +94,15 @@ func (b *breaker) note(err error, now time.Time) {
 	b.failedInARow++
 	if b.current() == BreakerClosed && b.tooMany(err, now) {
 		b.turn(BreakerOpen, err)
+		b.begin(now)
 		go b.reopen()
+	}
+}
+
+// begin has the probing begin, with mu held: anew, unless the breaker has closed not long ago.
+func (b *breaker) begin(now time.Time) {
+	if now.Sub(b.closed) > soon {
+		b.wait = firstProbe
 	}
 }
 
@@ -112,22 +124,29 @@ func (b *breaker) turn(s BreakerState, cause error) {
 
 // reopen probes until the server can be used again.
 func (b *breaker) reopen() {
-	for wait := firstProbe; ; wait = min(2*wait, lastProbe) {
+	for {
 		select {
-		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-time.After(b.nextWait()):
 		case <-b.stop.Done():
 			return
 		}
 		b.state.Store(int32(BreakerHalfOpen))
-		err := b.probe(b.stop)
-		if err != nil {
-			b.state.Store(int32(BreakerOpen))
-			continue
+		if b.probe(b.stop) == nil {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			now := time.Now()
+			b.failedInARow, b.calls, b.failed, b.succeeded, b.closed = 0, 0, 0, now, now
+			b.turn(BreakerClosed, nil)
+			return
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.failedInARow, b.calls, b.failed, b.succeeded = 0, 0, 0, time.Now()
-		b.turn(BreakerClosed, nil)
-		return
+		b.state.Store(int32(BreakerOpen))
 	}
+}
+
+func (b *breaker) nextWait() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wait := b.wait
+	b.wait = min(2*wait, lastProbe)
+	return wait/2 + rand.N(wait/2)
 }

@@ -27,9 +27,9 @@ func TestWhenABreakerOpens(t *testing.T) {
 		{"5 late ones within 100 ms", repeat(5, 20*time.Millisecond, late), BreakerClosed},
 		{"10 late ones, over 200 ms", repeat(10, 20*time.Millisecond, late), BreakerOpen},
 		{"every third one late for an hour", repeat(100_000, 30*time.Millisecond, nil, late, nil), BreakerClosed},
-		{"half of 20 in a second", repeat(20, 20*time.Millisecond, nil, late), BreakerOpen},
-		{"half of 18 in a second", repeat(18, 20*time.Millisecond, nil, late), BreakerClosed},
-		{"half of 20 over 4 seconds", repeat(20, 200*time.Millisecond, nil, late), BreakerClosed},
+		{"half of 50 in a second", repeat(50, 10*time.Millisecond, nil, late), BreakerOpen},
+		{"half of 48 in a second", repeat(48, 10*time.Millisecond, nil, late), BreakerClosed},
+		{"half of 50 over 10 seconds", repeat(50, 200*time.Millisecond, nil, late), BreakerClosed},
 	} {
 		b := newBreaker(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, nil)
 		now := time.Now()
@@ -64,5 +64,21 @@ func TestABreakerClosesAfterAGoodProbe(t *testing.T) {
 	probes <- nil
 	if first, second := <-states, <-states; first != BreakerOpen || second != BreakerClosed {
 		t.Errorf("it turned %s, then %s", first, second)
+	}
+}
+
+func TestABreakerThatOpensAgainSoonWaitsForLonger(t *testing.T) {
+	b := newBreaker(func(context.Context) error { return nil }, nil)
+	defer b.close()
+	now := time.Now()
+	for _, c := range []struct {
+		after, want time.Duration
+	}{{0, firstProbe}, {time.Second, 2 * firstProbe}, {time.Second, 4 * firstProbe}, {2 * soon, firstProbe}} {
+		now = now.Add(c.after)
+		b.begin(now)
+		if got := b.nextWait(); got < c.want/2 || got > c.want {
+			t.Errorf("after %s it waits for %s, want up to %s", c.after, got, c.want)
+		}
+		b.closed = now
 	}
 }

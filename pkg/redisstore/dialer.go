@@ -6,13 +6,14 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// How often connections are opened. A call that is late costs its connection, since the reply may yet come; a server
-// that is late for a moment must not get a storm of handshakes on top.
+// How often connections are opened. A call without a reply costs its connection; a server that stands still for a moment
+// must not get a storm of handshakes on top.
 const (
 	dialsPerSecond = 10
 	dialsAtOnce    = 20
@@ -20,6 +21,10 @@ const (
 	dialTimeout    = 5 * time.Second
 	keepAlive      = 30 * time.Second
 )
+
+// patience is how much longer than its callers a call waits for its reply. A connection on which a reply may yet come is
+// of no use to others, and there would soon be none left if each late reply cost one.
+const patience = 50 * time.Millisecond
 
 // errManyDials is for a connection that would have to wait for longer than its call.
 var errManyDials = errors.New("too many connections were opened of late")
@@ -52,6 +57,17 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 			return nil, ctx.Err()
 		}
 	}
+	c, err := d.open(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if socket, ok := c.(syscall.Conn); ok {
+		return patientSocket{patient{c}, socket}, nil
+	}
+	return patient{c}, nil
+}
+
+func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
 	if d.tls == nil {
 		return plain.DialContext(ctx, network, addr)
@@ -65,4 +81,24 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	return (&tls.Dialer{NetDialer: &plain, Config: config}).DialContext(ctx, network, addr)
+}
+
+// patient is a connection that waits for replies with patience.
+type patient struct{ net.Conn }
+
+// SetReadDeadline implements net.Conn.
+func (p patient) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() {
+		t = t.Add(patience)
+	}
+	return p.Conn.SetReadDeadline(t)
+}
+
+// NetConn is the connection that is patient, as the client library finds the socket below TLS.
+func (p patient) NetConn() net.Conn { return p.Conn }
+
+// patientSocket is one whose socket can be looked at, by which it is found out that a server has closed it.
+type patientSocket struct {
+	patient
+	syscall.Conn
 }

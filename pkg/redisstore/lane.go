@@ -86,10 +86,13 @@ func (l *lane) callsAtOnce() int {
 	return min(1+int(l.roundTrip.Load()/int64(time.Millisecond)), maxInFlight)
 }
 
-// noteCall runs a call and has the breaker know how it ended.
+// noteCall runs a call and has the breaker know how it ended. A reply that came after its callers had left is late.
 func (l *lane) noteCall(ctx context.Context, c *call) error {
 	err := l.runCall(ctx, c)
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, errTryAgain) {
+	switch {
+	case err == nil:
+		l.breaker.note(ctx.Err(), time.Now())
+	case !errors.Is(err, context.Canceled) && !errors.Is(err, errTryAgain):
 		l.breaker.note(err, time.Now())
 	}
 	return err

@@ -344,3 +344,25 @@ func FuzzReply(f *testing.F) {
 		}
 	})
 }
+
+func TestALateReplyCostsNoConnection(t *testing.T) {
+	proxy := proctest.StartProxy(t, proctest.StartRedis(t).Addr, 1)
+	s, err := Open(Options{Address: proxy.URL(), Timeout: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	proctest.Eventually(t, "a call is in time", func() bool { return s.Decide(context.Background(), batch("a", 0)) == nil })
+	before := proxy.Accepted()
+	proxy.Set(proctest.Faults{Late: 1, Delay: 25 * time.Millisecond})
+	for i := range 4 {
+		if err := s.Decide(context.Background(), batch("a", 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("call %d ends by %v", i, err)
+		}
+	}
+	proxy.Set(proctest.Faults{})
+	proctest.Eventually(t, "a call is in time", func() bool { return s.Decide(context.Background(), batch("a", 0)) == nil })
+	if n := proxy.Accepted() - before; n > 1 {
+		t.Errorf("4 late replies cost %d connections", n)
+	}
+}
