@@ -71,8 +71,12 @@ func (s *Store) checkMode(ctx context.Context) error {
 // checkTags notes over how many tags counters are spread, or compares with what was noted: processes that differ would
 // not share counters.
 func (s *Store) checkTags(ctx context.Context) error {
-	if _, err := s.Mark(ctx); err != nil {
+	made, err := s.mark(ctx)
+	if err != nil {
 		return fmt.Errorf("redis: noting the number of tags: %w", refusal("SET", err))
+	}
+	if s.marked.Swap(true) && made {
+		s.lost.Store(true)
 	}
 	own := strconv.Itoa(len(s.prefixes))
 	noted, err := s.client.Get(ctx, s.tagsKey).Result()
@@ -87,9 +91,14 @@ func (s *Store) checkTags(ctx context.Context) error {
 	return nil
 }
 
-// Mark notes in the server over how many tags counters are spread, unless that is noted already. After Check has, lost
-// tells that the server has since lost what it held.
+// Mark notes in the server over how many tags counters are spread, unless that is noted already. After a Check that
+// has, lost tells that the server has since lost what it held, once: also if a later Check has noted it again.
 func (s *Store) Mark(ctx context.Context) (lost bool, err error) {
+	lost, err = s.mark(ctx)
+	return s.lost.Swap(false) || lost, err
+}
+
+func (s *Store) mark(ctx context.Context) (made bool, err error) {
 	return s.client.SetNX(ctx, s.tagsKey, strconv.Itoa(len(s.prefixes)), 0).Result()
 }
 

@@ -38,7 +38,7 @@ func (f *Failure) Is(target error) bool {
 // FailureReason is Reason, for those who don't know this package.
 func (f *Failure) FailureReason() string { return f.Reason }
 
-// refusals are the first words of what servers refuse a call with. README's table of failures says what each means.
+// refusals are the first words of what servers refuse a call with. docs/failure.md says what each means.
 var refusals = []string{
 	"READONLY", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN", "OOM", "NOAUTH", "WRONGPASS",
 	"NOPERM", "BUSY", "WRONGTYPE", "NOSCRIPT", "MISCONF", "NOREPLICAS",
@@ -71,6 +71,9 @@ func reason(err error) string {
 
 // refusalWord is the first word of a server's refusal, or "".
 func refusalWord(err error) string {
+	if errors.Is(err, errTryAgain) {
+		return "TRYAGAIN"
+	}
 	for _, word := range refusals {
 		if redis.HasErrorPrefix(err, word) {
 			return word

@@ -40,9 +40,46 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 		}
 		_ = s.Close()
 	}
+	if f := failure(errTryAgain); f.Reason != "tryagain" || !errors.Is(f, limiter.ErrNotAsked) {
+		t.Errorf("the reason of TRYAGAIN is %s", f.Reason)
+	}
 	s := open(t, r, "p:")
 	r.Kill()
 	if err := s.Decide(context.Background(), batch("a", 1)); !errors.Is(err, limiter.ErrNotAsked) {
 		t.Errorf("where there is no connection the error is %v", err)
 	}
+}
+
+func TestALossOfAllCountersIsToldOfOnceWhoeverFindsIt(t *testing.T) {
+	ctx := context.Background()
+	r := proctest.StartRedis(t)
+	s := open(t, r, "p:")
+	lost := func(want bool) {
+		t.Helper()
+		if got, err := s.Mark(ctx); err != nil || got != want {
+			t.Errorf("lost is %t, %v", got, err)
+		}
+	}
+	check := func() {
+		t.Helper()
+		if err := s.Check(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush := func() {
+		t.Helper()
+		if err := r.Client().FlushAll(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check()
+	check()
+	lost(false)
+	flush()
+	lost(true)
+	lost(false)
+	flush()
+	check()
+	lost(true)
+	lost(false)
 }

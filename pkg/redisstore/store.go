@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,9 @@ type Store struct {
 	cluster bool
 	lanes   []*lane
 	parts   *parts.Store // over the lanes, if there are several
+
+	marked atomic.Bool // a Check has left its mark
+	lost   atomic.Bool // a later one has found it gone, which Mark tells of
 }
 
 // server is what lanes have in common.
