@@ -44,8 +44,9 @@ generated: # go generate must change nothing
 	@state() { git status --porcelain; git diff; }; before=$$(state); go generate ./...; \
 	[[ $$before == "$$(state)" ]] || { git diff --stat; echo 'generated files were out of date' >&2; exit 1; }
 
-long: ## a million random decisions on which both stores must agree
+long: ## a million random decisions on which both stores must agree, and ten minutes of restarts of Redis
 	STORETEST_DECISIONS=1000000 go test -count=1 -run=TestStore/agrees -v ./pkg/memstore ./pkg/redisstore
+	DRILL_SOAK=10m go test -race -count=1 -timeout=20m -run=ManyRestarts -v ./drills
 
 bench: build ## measure the server beside a no-op, into bench/results; BENCH='--extra ...' adds another one
 	cd bench && go run . compare --binary ../bin/envoy-rls --results results $(BENCH)

@@ -29,6 +29,8 @@ type outage struct {
 	answers func() bool
 	// reason is the label of failures in it, beside those that the breaker answers.
 	reason string
+	// says is what /readyz must say of Redis; "" is the reason in capitals, as servers write it.
+	says string
 	// forgets is true if Redis has lost its data.
 	forgets bool
 	lasts   int // calls; 0 is some
@@ -63,6 +65,9 @@ func (o *outage) drill(t *testing.T) {
 	l.awaitCalm("after the outage")
 	l.end()
 	o.checkCounts(s, l, from)
+	if o.forgets {
+		proctest.Eventually(t, "the loss is told of", func() bool { return s.metric("envoy_rls_store_resets_total") > 0 })
+	}
 	if opened, closed := s.logged("store is not asked for now"), s.logged("store is asked again"); opened != closed {
 		t.Errorf("the log tells %d times that Redis is not asked, and %d times that it is asked again", opened, closed)
 	}
@@ -145,7 +150,11 @@ func (p phase) checkOutage(t testing.TB) (late string) {
 // checkHealth checks that the service stays ready, and tells what is wrong, also by metrics.
 func (o *outage) checkHealth(s *site) {
 	s.t.Helper()
-	proctest.Eventually(s.t, "/readyz tells what is wrong with Redis", func() bool { return s.isReady() != "ok" })
+	says := o.says
+	if says == "" {
+		says = strings.ToUpper(o.reason)
+	}
+	proctest.Eventually(s.t, "/readyz says of Redis: "+says, func() bool { return strings.Contains(s.isReady(), says) })
 	if n := s.metric("envoy_rls_degraded_answers_total", `domain="deny"`, `policy="deny"`, `reason="breaker"`); n == 0 {
 		s.t.Error("the breaker answers for nobody")
 	}
@@ -217,14 +226,30 @@ func (s *site) unsure(domain string) int {
 func TestRedisIsKilledAndComesBackEmpty(t *testing.T) {
 	t.Parallel()
 	r := proctest.StartRedis(t)
-	(&outage{redis: r, begin: r.Kill, end: r.Restart, reason: "connection", forgets: true}).drill(t)
+	(&outage{redis: r, begin: r.Kill, end: r.Restart, reason: "connection", says: "refused", forgets: true}).drill(t)
 }
 
 func TestRedisIsKilledAndComesBackWithItsData(t *testing.T) {
 	t.Parallel()
 	// What is written without fsync outlives the process.
 	r := proctest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
-	(&outage{redis: r, begin: r.Kill, end: r.Restart, reason: "connection"}).drill(t)
+	(&outage{redis: r, begin: r.Kill, end: r.Restart, reason: "connection", says: "refused"}).drill(t)
+}
+
+// TestRedisLoadsItsDataForAWhile has a restart that takes seconds: each key is loaded for a millisecond.
+func TestRedisLoadsItsDataForAWhile(t *testing.T) {
+	t.Parallel()
+	const keys = 4000
+	r := proctest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no", "--key-load-delay", "1000",
+		"--loading-process-events-interval-bytes", "1024")
+	pipe := r.Client().Pipeline()
+	for i := range keys {
+		pipe.Set(t.Context(), fmt.Sprint("ballast", i), "", 0)
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	(&outage{redis: r, begin: r.Restart, end: func() {}, reason: "connection", says: "LOADING"}).drill(t)
 }
 
 func TestRedisIsFrozen(t *testing.T) {
@@ -232,6 +257,6 @@ func TestRedisIsFrozen(t *testing.T) {
 	r := proctest.StartRedis(t)
 	(&outage{
 		redis: r, begin: func() { r.Signal(syscall.SIGSTOP) }, end: func() { r.Signal(syscall.SIGCONT) }, reason: "timeout",
-		lasts: 1000,
+		says: "timeout", lasts: 1000,
 	}).drill(t)
 }

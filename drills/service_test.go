@@ -1,0 +1,145 @@
+package drills
+
+import (
+	"fmt"
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+)
+
+func TestTheServiceIsStarvedOfCPU(t *testing.T) {
+	t.Parallel()
+	r := proctest.StartRedis(t)
+	s := startSite(t, "--redis="+r.URL(), rulesIn(t, policyRules()))
+	l := s.policyLoad(500)
+	l.awaitCalm("before")
+	goroutines := s.metric("go_goroutines")
+	p := l.during(func() {
+		tick := time.NewTicker(40 * time.Millisecond)
+		defer tick.Stop()
+		for range 40 {
+			s.Signal(syscall.SIGSTOP)
+			<-tick.C
+			s.Signal(syscall.SIGCONT)
+			<-tick.C
+		}
+	})
+	t.Logf("while it starves: %s", p.of())
+	l.awaitCalm("afterwards")
+	if store := s.isReady(); store != "ok" {
+		t.Errorf("/readyz says of the store: %s", store)
+	}
+	if n := s.metric("go_goroutines"); n > goroutines+50 {
+		t.Errorf("there were %v goroutines, and are %v", goroutines, n)
+	}
+	l.end()
+	all := l.between(0, l.begun()).of("local")
+	used := plenty - s.left("local", "user", "ann")
+	t.Logf("counted %d of %s", used, all)
+	if most := all.ok + all.late*2/3 + s.unsure("local") + 5; used > most {
+		t.Errorf("%d are counted, and not up to %d, though most of those who were late had left: %s", used, most, all)
+	}
+}
+
+func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
+	const most = 2000
+	r := proctest.StartRedis(t)
+	rules := policyRules()
+	rules["flooded"] = fmt.Sprintf("  - {key: address, max_values: %d, rate_limit: {%s, requests_per_unit: 1000}}\n"+
+		"  - {key: user, on_store_failure: local, rate_limit: {%s, requests_per_unit: %d}}\n", most, decade, decade, plenty)
+	s := startSite(t, "--redis="+r.URL(), rulesIn(t, rules))
+	l := s.policyLoad(100)
+	l.awaitCalm("before")
+	l.open(25, always(s.client, request("flooded", "user", "ann")))
+	flood := newLoad(t)
+	flood.deadline = time.Second
+	flood.closed(16, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
+		return request("flooded", "address", fmt.Sprint(n))
+	}})
+	p := l.during(func() { flood.awaitCalls(10 * most) })
+	flood.end()
+	flooded := flood.between(0, flood.begun()).of()
+	t.Logf("of the flood %s", flooded)
+	if late := p.checkOutage(t); late != "" {
+		t.Error(late)
+	}
+	if user := p.of("flooded"); user.over+sum(user.failed) > 0 {
+		t.Errorf("the other rule of the domain has refused of %s", user)
+	}
+	if n, least := int(s.metric("envoy_rls_overflow_hits_total")), flooded.calls-most*11/10; n < least {
+		t.Errorf("%d hits of %s have shared a counter, want %d or more", n, flooded, least)
+	}
+	keys, err := r.Client().DBSize(t.Context()).Result()
+	if err != nil || keys < most || keys > most*11/10 {
+		t.Errorf("Redis holds %d keys, %v", keys, err)
+	}
+	l.awaitCalm("after")
+}
+
+func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
+	proxy := proctest.StartProxy(t, proctest.StartRedis(t).Addr, 1)
+	rules := policyRules()
+	rules["flooded"] = fmt.Sprintf("  - {key: user, rate_limit: {%s, requests_per_unit: %d}}\n", decade, plenty)
+	s := startSite(t, "--redis="+proxy.URL(), "--store-timeout=2s", "--redis-in-flight=1", rulesIn(t, rules))
+	// So that it is Redis that has no time, and not this machine: 128 requests in 40 ms.
+	proxy.Set(proctest.Faults{Late: 1, Delay: 40 * time.Millisecond})
+	flood, l := newLoad(t), newLoad(t)
+	flood.deadline, l.deadline = 5*time.Second, 5*time.Second
+	for range 2 {
+		flood.closed(640, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
+			return request("flooded", "user", fmt.Sprint(n%1000))
+		}})
+	}
+	flood.awaitCalls(3000)
+	l.open(50, always(s.client, request("deny", "user", "ann")))
+	var quiet, flooded tally
+	for range tries {
+		from := flood.begun()
+		quiet = l.during(func() { l.awaitCalls(200) }).of()
+		flooded = flood.between(from, flood.begun()).of()
+		if quiet.percentile(99) < flooded.percentile(50) {
+			break
+		}
+	}
+	flood.end()
+	t.Logf("quiet: %s", quiet)
+	t.Logf("flooded: %s", flooded)
+	if quiet.percentile(99) >= flooded.percentile(50) || quiet.percentile(50) > flooded.percentile(50)/2 {
+		t.Errorf("the quiet one is held up: %s; beside %s", quiet, flooded)
+	}
+	if n := s.metric("envoy_rls_degraded_answers_total", `domain="deny"`, `reason="queue_full"`); n > 0 || quiet.ok < quiet.calls {
+		t.Errorf("the quiet one has found the queue full %v times: %s", n, quiet)
+	}
+}
+
+func TestTheServiceStartsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	r := proctest.StartRedis(t)
+	r.Kill()
+	s := &site{Service: proctest.LaunchService(t, nil, "--redis="+r.URL(), rulesIn(t, policyRules())), t: t}
+	s.client = dial(t, s.GRPC)
+	l := s.policyLoad(250)
+	l.awaitCalls(200)
+	p := l.during(func() { l.awaitCalls(400) })
+	if late := p.checkOutage(t); late != "" {
+		t.Error(late)
+	}
+	if all := p.of("local", "allow", "deny"); all.marked < all.calls-p.few(all.calls) {
+		t.Errorf("without Redis, policies have not answered all of %s", all)
+	}
+	o := &outage{redis: r}
+	r.Restart()
+	o.awaitRecovery(s, l)
+	l.awaitCalm("after")
+	proctest.Eventually(t, "the service is ready", func() bool {
+		code, _ := s.get("/readyz")
+		return code == http.StatusOK
+	})
+	l.end()
+	o.checkCounts(s, l, 0)
+}
