@@ -48,12 +48,13 @@ type settings struct {
 	RedisAuth       string     `env:"REDIS_AUTH" placeholder:"USER:PASSWORD" help:"Better in the environment, where ps does not show it, or in a file."`
 	RedisAuthFile   string     `env:"REDIS_AUTH_FILE" placeholder:"FILE" help:"Holds the same, and is read for every connection."`
 
-	RedisSentinelAuth    string   `env:"REDIS_SENTINEL_AUTH" placeholder:"USER:PASSWORD" help:"For sentinels."`
-	RedisPoolSize        count    `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections to a server; 0 is ten for each CPU."`
-	RedisConnMaxLifetime duration `env:"REDIS_CONN_MAX_LIFETIME" default:"0s" help:"Connections that are older are opened anew; 0 is never."`
-	RedisInFlight        count    `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
-	RedisHashTags        count    `env:"REDIS_HASH_TAGS" default:"0" placeholder:"N" help:"Over how many hash tags counters are spread, the same for all replicas; 0 is 1, and 16 in a cluster."`
-	RedisTLS             redisTLS `embed:"" prefix:"redis-" envprefix:"REDIS_"`
+	RedisSentinelAuth     string   `env:"REDIS_SENTINEL_AUTH" placeholder:"USER:PASSWORD" help:"For sentinels."`
+	RedisSentinelAuthFile string   `env:"REDIS_SENTINEL_AUTH_FILE" placeholder:"FILE" help:"Holds the same; it is read at the start."`
+	RedisPoolSize         count    `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections to a server; 0 is ten for each CPU."`
+	RedisConnMaxLifetime  duration `env:"REDIS_CONN_MAX_LIFETIME" default:"0s" help:"Connections that are older are opened anew; 0 is never."`
+	RedisInFlight         count    `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`
+	RedisHashTags         count    `env:"REDIS_HASH_TAGS" default:"0" placeholder:"N" help:"Over how many hash tags counters are spread, the same for all replicas; 0 is 1, and 16 in a cluster."`
+	RedisTLS              redisTLS `embed:"" prefix:"redis-" envprefix:"REDIS_"`
 
 	RedisPerSecond       bool           `env:"REDIS_PERSECOND" help:"Count limits of less than a minute in a Redis of their own."`
 	RedisPerSecondServer redisPerSecond `embed:"" prefix:"redis-per-second-" envprefix:"REDIS_PERSECOND_"`

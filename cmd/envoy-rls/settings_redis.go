@@ -15,6 +15,7 @@ func (s *settings) redisOptions() redisstore.Options {
 		Auth:            s.RedisAuth,
 		AuthFile:        s.RedisAuthFile,
 		SentinelAuth:    s.RedisSentinelAuth,
+		SentinelFile:    s.RedisSentinelAuthFile,
 		TLS:             s.RedisTLS.options(),
 		Prefix:          s.KeyPrefix,
 		Timeout:         time.Duration(s.StoreTimeout),
@@ -66,6 +67,7 @@ type redisPerSecond struct {
 	AuthFile     string     `env:"AUTH_FILE" placeholder:"FILE" help:"As --redis-auth-file."`
 	SentinelAuth string     `env:"SENTINEL_AUTH" placeholder:"USER:PASSWORD" help:"As --redis-sentinel-auth."`
 	PoolSize     count      `env:"POOL_SIZE" default:"0" placeholder:"N" help:"As --redis-pool-size."`
+	SentinelFile string     `name:"sentinel-auth-file" env:"SENTINEL_AUTH_FILE" placeholder:"FILE" help:"As --redis-sentinel-auth-file."`
 	TLS          bool       `env:"TLS" help:"As --redis-tls, with the same files."`
 }
 
@@ -73,6 +75,7 @@ type redisPerSecond struct {
 func (s *settings) perSecondOptions() redisstore.Options {
 	o, p := s.redisOptions(), &s.RedisPerSecondServer
 	o.Address, o.Kind, o.SocketType = p.URL, redisstore.Kind(p.Type), string(p.SocketType)
-	o.Auth, o.AuthFile, o.SentinelAuth, o.PoolSize, o.TLS.On = p.Auth, p.AuthFile, p.SentinelAuth, int(p.PoolSize), p.TLS
+	o.Auth, o.AuthFile, o.SentinelAuth, o.SentinelFile = p.Auth, p.AuthFile, p.SentinelAuth, p.SentinelFile
+	o.PoolSize, o.TLS.On = int(p.PoolSize), p.TLS
 	return o
 }

@@ -29,8 +29,8 @@ type Options struct {
 	Auth string
 	// AuthFile holds the same, is read for every connection, and wins over Auth.
 	AuthFile string
-	// SentinelAuth is the same for sentinels.
-	SentinelAuth string
+	// SentinelAuth is the same for sentinels, and SentinelFile, which wins over it, holds that. It is read by Open.
+	SentinelAuth, SentinelFile string
 	// TLS secures connections, also those to sentinels.
 	TLS TLS
 	// Prefix starts the name of every key, as it is.

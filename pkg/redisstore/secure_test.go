@@ -150,6 +150,47 @@ func TestCertificatesAndPasswordsAreReadForEachConnection(t *testing.T) {
 	proctest.Eventually(t, "the new password is used", func() bool { return s.Decide(ctx, batch("a", 0)) == nil })
 }
 
+// TestTheDocumentedPermissionsAreEnough has a user do all that a store does, with the rules of docs/redis.md.
+func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(proctest.Root(), "docs", "redis.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(text), "\nACL SETUSER limiter ")
+	line, _, _ = strings.Cut(line, "\n\x60\x60\x60")
+	rules := strings.Fields(strings.ReplaceAll(line, "\\", " "))
+	if len(rules) < 5 {
+		t.Fatalf("the document gives the rules %q", rules)
+	}
+	r := proctest.StartRedis(t)
+	if err := r.Client().ACLSetUser(t.Context(), "limiter", rules...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(Options{Address: r.Addr, Auth: "limiter:secret", Prefix: "rls:", Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, l := range threeOfEach() {
+		for _, cost := range []int64{1, 0, 2, 1, -1} {
+			b := batch(l.Algorithm.String(), cost)
+			b.Hits[0].Limit = l
+			if err := s.Decide(t.Context(), b); err != nil {
+				t.Errorf("%s: %v", l.Algorithm, err)
+			}
+		}
+	}
+	if _, err := s.Heartbeat(t.Context(), "me", time.Minute); err != nil {
+		t.Error(err)
+	}
+	if v, policy := s.Version(t.Context()), s.EvictionPolicy(t.Context()); v == "" || policy != "noeviction" {
+		t.Errorf("version %q, policy %q", v, policy)
+	}
+}
+
 func TestAddresses(t *testing.T) {
 	for _, c := range []struct {
 		o    Options

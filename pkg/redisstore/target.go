@@ -65,6 +65,11 @@ func (o Options) target() (*target, error) {
 	case t.kind == Cluster && t.db != 0:
 		return nil, errors.New("a cluster has database 0 only")
 	}
+	if o.SentinelFile != "" {
+		if o.SentinelAuth, err = readSecret(o.SentinelFile); err != nil {
+			return nil, err
+		}
+	}
 	if t.tls = t.tls || o.TLS.On; t.tls {
 		_, err = o.TLS.config("")
 	}
