@@ -43,15 +43,23 @@ local function newrow(limit, key, a, b, c)
   return {a = a, b = b, c = c, limit = limit, key = key, pending = 0, live = false, changed = false}
 end
 
--- kernels: each is made when it is first asked for, as a call has few algorithms. load(limit, key, value) gives the
--- row rolled to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row) brings a row to
--- another limit, where that makes a difference.
-local K, made = {}, {}
+-- kernels: each is made when it is first asked for, and all that they share with it, as most calls need none. load(limit,
+-- key, value) gives the row rolled to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row)
+-- brings a row to another limit, where that makes a difference.
+local function kernels()
+local K = {}
 -- kernels
+return K
+end
+
+local K, made = nil, {}
 
 local function kernelof(limit)
   local algorithm = limit.algorithm
-  if not made[algorithm] then made[algorithm] = K[algorithm]() end
+  if not made[algorithm] then
+    K = K or kernels()
+    made[algorithm] = K[algorithm]()
+  end
   return made[algorithm]
 end
 
@@ -242,6 +250,7 @@ end
 
 -- packed is the reply's part of a list's first numbers, some at a time: a function takes a few thousand at most.
 local function packed(list, count)
+  if count <= 1000 then return pack('<' .. rep('i8', count), unpack(list, 1, count)) end
   local parts = {}
   for i = 1, count, 1000 do
     local last = min(i + 999, count)
