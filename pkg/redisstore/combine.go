@@ -21,6 +21,9 @@ const (
 	maxIdle     = 64   // flows that are kept, with their buffers, while nothing waits
 )
 
+// maxWorkers is more than there can be calls at once.
+const maxWorkers = 1 << 16
+
 // ErrQueueFull is the error for a request of a flow of which too many are waiting already.
 var ErrQueueFull = notAsked("too many requests of the domain are waiting for it")
 
@@ -36,8 +39,12 @@ type combiner struct {
 
 	queued atomic.Int64 // requests that wait
 
+	stop chan struct{} // closed by close
+	wake chan struct{} // has an element for each worker that is to go on
+
 	mu     sync.Mutex
 	active int // calls under way
+	idle   int // workers that wait to be woken
 	flows  map[string]*flow
 	turns  []*flow // those that have something waiting, in the order of their turns
 }
@@ -71,6 +78,8 @@ func newCombiner(
 		waiters:  sync.Pool{New: func() any { return newWaiter() }},
 		calls:    sync.Pool{New: func() any { return newCall(prefixOf) }},
 		flows:    map[string]*flow{},
+		stop:     make(chan struct{}),
+		wake:     make(chan struct{}, maxWorkers),
 	}
 }
 
@@ -118,10 +127,35 @@ func (c *combiner) submit(w *waiter, name string) error {
 	c.queued.Add(1)
 	if c.active < c.inFlight() {
 		c.active++
-		go c.work()
+		c.startWorker()
 	}
 	return nil
 }
+
+// startWorker has a call made, with mu held: by a worker that waits, if there is one, since its stack has grown to what a
+// call needs.
+func (c *combiner) startWorker() {
+	if c.idle == 0 {
+		go c.worker()
+		return
+	}
+	c.idle--
+	c.wake <- struct{}{}
+}
+
+func (c *combiner) worker() {
+	for {
+		c.work()
+		select {
+		case <-c.wake:
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// close ends the workers once nothing waits any more.
+func (c *combiner) close() { close(c.stop) }
 
 // work makes calls until nothing waits.
 func (c *combiner) work() {
@@ -208,6 +242,7 @@ func (c *combiner) take(call *call) bool {
 	}
 	if len(call.taken) == 0 {
 		c.active--
+		c.idle++
 	}
 	return len(call.taken) > 0
 }

@@ -96,6 +96,7 @@ func (s *Store) openLanes(changed func(lane string, state BreakerState, cause er
 func (s *Store) Close() error {
 	for _, l := range s.lanes {
 		l.breaker.close()
+		l.combiner.close()
 	}
 	return errors.Join(s.nodes.close(), s.client.Close())
 }

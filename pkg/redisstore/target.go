@@ -209,14 +209,14 @@ func (t *target) open() (redis.UniversalClient, *nodes) {
 			DB: t.db, CredentialsProviderContext: t.credentials, Dialer: dial, PoolSize: o.PoolSize,
 			ConnMaxLifetime: o.ConnMaxLifetime,
 			// What follows has its reasons in single.
-			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: protocol,
 		}), nil
 	case Cluster:
 		n := &nodes{clients: map[string]*redis.Client{}}
 		n.cluster = redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: t.addrs, CredentialsProviderContext: t.credentials, Dialer: dial, PoolSize: o.PoolSize,
 			ConnMaxLifetime: o.ConnMaxLifetime, NewClient: n.newClient, MaxRedirects: -1,
-			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: protocol,
 			MaintNotificationsConfig: noNotifications(),
 		})
 		return n.cluster, n
@@ -236,8 +236,13 @@ func (t *target) single(dial dialFunc) *redis.Options {
 		// Both greetings are refused by servers whose ACL doesn't name them, and neither is of use here.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: noNotifications(),
+		Protocol:                 protocol,
 	}
 }
+
+// protocol is RESP's version. In the third, servers can push messages between replies, which would be looked for
+// around each call.
+const protocol = 2
 
 func noNotifications() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
