@@ -105,7 +105,8 @@ func TestOnStoreFailureDecidesWhileRedisIsAway(t *testing.T) {
 		routes = append(routes, route{policy, limits(t, everybody)})
 	}
 	redis := proctest.StartRedis(t)
-	s := proctest.StartService(t, "--redis="+redis.URL(), storeTimeout, rulesIn(t, rules))
+	// A deny cache would refuse for a second longer what was exhausted.
+	s := proctest.StartService(t, "--redis="+redis.URL(), "--deny-cache=0", storeTimeout, rulesIn(t, rules))
 	g := startGateway(t, bootstrap{
 		Listeners: twoModes("service"),
 		Services:  []cluster{replicas("service", s)},
