@@ -82,3 +82,22 @@ func TestABreakerThatOpensAgainSoonWaitsForLonger(t *testing.T) {
 		b.closed = now
 	}
 }
+
+// TestManyBreakersDoNotProbeAtOnce: those of all replicas open in the same moment.
+func TestManyBreakersDoNotProbeAtOnce(t *testing.T) {
+	const replicas, width = 1000, 10 * time.Millisecond
+	together := map[time.Duration]int{}
+	for range replicas {
+		b := newBreaker(func(context.Context) error { return nil }, nil)
+		b.begin(time.Now())
+		at := b.nextWait()
+		together[at/width]++
+		together[(at+b.nextWait())/width]++ // the second probe
+		b.close()
+	}
+	for slot, n := range together {
+		if n > replicas/4 {
+			t.Errorf("%d of %d replicas probe between %s and %s", n, replicas, slot*width, (slot+1)*width)
+		}
+	}
+}
