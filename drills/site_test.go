@@ -77,11 +77,17 @@ func controlSource(t testing.TB) source {
 }
 
 // policyLoad calls all domains of policyRules, and the control, in turn.
-func (s *site) policyLoad(perSecond int) *load {
-	l := newLoad(s.t)
-	sources := []source{controlSource(s.t)}
+func (s *site) policyLoad(perSecond int) *load { return policyLoad(s.t, perSecond, s) }
+
+// policyLoad does so at several sites.
+func policyLoad(t testing.TB, perSecond int, sites ...*site) *load {
+	t.Helper()
+	l := newLoad(t)
+	sources := []source{controlSource(t)}
 	for _, policy := range policies {
-		sources = append(sources, always(s.client, request(policy, "user", "ann")))
+		for _, s := range sites {
+			sources = append(sources, always(s.client, request(policy, "user", "ann")))
+		}
 	}
 	l.open(perSecond, sources...)
 	return l

@@ -198,6 +198,7 @@ func StartRedis(t testing.TB, options ...string) *Redis {
 	port := FreePort(t)
 	args := append([]string{
 		"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(),
+		"--repl-diskless-sync-delay", "0",
 	}, options...)
 	r := &Redis{
 		Process: Start(t, nil, find(t, "REDIS_SERVER_BIN", "redis-server"), args...),

@@ -19,7 +19,8 @@ type RedisCluster struct {
 	Masters, Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted.
+// StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted. A master that
+// is gone takes nothing but its own slots with it.
 func StartRedisCluster(t testing.TB, masters int, withReplicas bool) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
@@ -43,21 +44,27 @@ func StartRedisCluster(t testing.TB, masters int, withReplicas bool) *RedisClust
 		id := c.Masters[i].Client().ClusterMyID(ctx).Val()
 		Eventually(t, "a replica knows its master", func() bool { return r.Client().ClusterReplicate(ctx, id).Err() == nil })
 	}
+	AwaitReplicas(t, c.Replicas...)
+	return c
+}
+
+// AwaitReplicas returns once all replicas have what their master has.
+func AwaitReplicas(t testing.TB, replicas ...*Redis) {
+	t.Helper()
 	Eventually(t, "the replicas follow", func() bool {
-		for _, r := range c.Replicas {
-			if !strings.Contains(r.Client().Info(ctx, "replication").Val(), "master_link_status:up") {
+		for _, r := range replicas {
+			if !strings.Contains(r.Client().Info(context.Background(), "replication").Val(), "master_link_status:up") {
 				return false
 			}
 		}
 		return true
 	})
-	return c
 }
 
 func startNode(t testing.TB) *Redis {
 	t.Helper()
 	return StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-node-timeout", "1000",
-		"--cluster-replica-validity-factor", "0")
+		"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no")
 }
 
 func (r *Redis) meet(other *Redis) {
@@ -140,6 +147,7 @@ func StartRedisSentinels(t testing.TB, replicas int) *RedisSentinels {
 	for range replicas {
 		s.Replicas = append(s.Replicas, StartRedis(t, "--replicaof", "127.0.0.1 "+port))
 	}
+	AwaitReplicas(t, s.Replicas...)
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, startSentinel(t, port))
 	}

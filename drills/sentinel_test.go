@@ -1,0 +1,132 @@
+package drills
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/envoy-rls/envoy-rls/internal/proctest"
+)
+
+// lag is how far a replica may be behind its master: of what the master decided so long before its end, all may be lost.
+const lag = 100 * time.Millisecond
+
+// hearsay is how often sentinels ask the servers while they choose a master. They don't tell of it before.
+const hearsay = time.Second
+
+// failover is the loss of a master under load, until another one decides.
+type failover struct {
+	load   *load
+	sites  []*site
+	others []*proctest.Redis // one of which becomes the master
+	lost   int               // decisions that replicas need not have, in all tries
+}
+
+// run has the master go, and waits until each replica of the service is answered by the next one, soon after that has
+// become one. It returns the next one.
+func (f *failover) run(t *testing.T, goes func()) (next *proctest.Redis) {
+	t.Helper()
+	before, began := f.load.begun(), time.Now()
+	p := f.load.during(func() {
+		goes()
+		next = awaitMaster(t, f.others...)
+		t.Logf("after %s there is another master", time.Since(began))
+		f.load.awaitRecovery(recovery + hearsay)
+	})
+	if late := p.checkOutage(t); late != "" {
+		t.Error(late)
+	}
+	for _, c := range f.load.between(0, before) {
+		if c.domain == "local" && began.Sub(c.began) < lag {
+			f.lost++
+		}
+	}
+	f.load.awaitCalm("with another master")
+	return next
+}
+
+// awaitMaster returns the first of some servers that takes itself for a master.
+func awaitMaster(t testing.TB, servers ...*proctest.Redis) (master *proctest.Redis) {
+	t.Helper()
+	clients := make([]*redis.Client, len(servers))
+	for i, r := range servers {
+		clients[i] = r.Client()
+	}
+	proctest.Eventually(t, "a replica becomes the master", func() bool {
+		for i, c := range clients {
+			if role, err := c.Do(t.Context(), "ROLE").Slice(); err == nil && role[0] == "master" {
+				master = servers[i]
+			}
+		}
+		return master != nil
+	})
+	return master
+}
+
+// awaitRecovery waits until Redis decides all calls again, which must be soon.
+func (l *load) awaitRecovery(within time.Duration) {
+	l.t.Helper()
+	const round = 20 // calls, among which each source has one or more
+	began := time.Now()
+	proctest.Eventually(l.t, "Redis decides", func() bool {
+		p := l.during(func() { l.awaitCalls(round) })
+		all := p.of()
+		return all.marked+sum(all.failed) == 0
+	})
+	took := time.Since(began)
+	l.t.Logf("it is asked %s later", took)
+	if took > within+slack {
+		l.t.Errorf("Redis answered, and it took %s until it was asked", took)
+	}
+}
+
+// checkCounts checks that the present master knows what was admitted under local, but for what replicas may lack.
+func (f *failover) checkCounts(t *testing.T) {
+	t.Helper()
+	all := f.load.between(0, f.load.begun()).of("local")
+	unsure := all.late
+	for _, s := range f.sites {
+		unsure += s.unsure("local") + int(s.metric("envoy_rls_given_back_hits_total", `result="error"`))
+	}
+	used := 0
+	proctest.Eventually(t, "debts are given back", func() bool {
+		used = plenty - f.sites[0].left("local", "user", "ann")
+		return used >= all.ok-unsure-f.lost
+	})
+	t.Logf("admitted %d, counted %d; unsure are %d, and lost up to %d", all.ok, used, unsure, f.lost)
+	if used > all.ok+unsure {
+		t.Errorf("Redis has counted %d, and %d were admitted; unsure are %d", used, all.ok, unsure)
+	}
+}
+
+// TestSentinelsReplaceAMasterThatIsKilledAndOneThatIsFrozen has both in turn, and thaws the frozen one: for a while there
+// are two masters, one of which nobody should ask.
+func TestSentinelsReplaceAMasterThatIsKilledAndOneThatIsFrozen(t *testing.T) {
+	t.Parallel()
+	r := proctest.StartRedisSentinels(t, 2)
+	rules := rulesIn(t, policyRules())
+	f := &failover{others: r.Replicas}
+	for range 2 {
+		f.sites = append(f.sites, startSite(t, "--redis="+r.URL(), rules))
+	}
+	f.load = policyLoad(t, 250, f.sites...)
+	f.load.awaitCalm("before")
+	second := f.run(t, r.Master.Kill)
+
+	f.others = slices.DeleteFunc(slices.Clone(r.Replicas), func(o *proctest.Redis) bool { return o == second })
+	proctest.AwaitReplicas(t, f.others...)
+	f.run(t, func() { second.Signal(syscall.SIGSTOP) })
+	second.Signal(syscall.SIGCONT)
+	f.load.awaitCalls(2 * calm)
+	f.load.awaitCalm("after")
+	f.load.end()
+	f.checkCounts(t)
+	for _, s := range f.sites {
+		if store := s.isReady(); store != "ok" {
+			t.Errorf("/readyz says of the store: %s", store)
+		}
+	}
+}
