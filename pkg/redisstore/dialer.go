@@ -6,13 +6,14 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// How often connections are opened. A call without a reply costs its connection; a server that stands still for a moment
+// How often connections to a server are opened. A call without a reply costs its connection; a server that stands still for a moment
 // must not get a storm of handshakes on top.
 const (
 	dialsPerSecond = 10
@@ -31,14 +32,17 @@ var errManyDials = errors.New("too many connections were opened of late")
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer opens connections, not too many at a time. Any number of goroutines may use it.
+// dialer opens connections, not too many at a time to a server: one that is gone, and tried again and again, must not hold
+// up those to others. Any number of goroutines may use it.
 type dialer struct {
-	tls   *TLS // nil: none
-	limit *rate.Limiter
+	tls *TLS // nil: none
+
+	mu     sync.Mutex
+	limits map[string]*rate.Limiter // by address
 }
 
 func newDialer(t *target) *dialer {
-	d := &dialer{limit: rate.NewLimiter(dialsPerSecond, dialsAtOnce)}
+	d := &dialer{limits: map[string]*rate.Limiter{}}
 	if t.tls {
 		d.tls = &t.options.TLS
 	}
@@ -47,8 +51,8 @@ func newDialer(t *target) *dialer {
 
 // dial waits for its turn, if ctx grants the time.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	if !d.limit.Allow() {
-		if d.limit.Wait(ctx) != nil {
+	if limit := d.limit(addr); !limit.Allow() {
+		if limit.Wait(ctx) != nil {
 			return nil, errManyDials
 		}
 		select {
@@ -65,6 +69,24 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return patientSocket{patient{c}, socket}, nil
 	}
 	return patient{c}, nil
+}
+
+// maxLimits bounds the addresses that are known. Servers that come and go leave theirs.
+const maxLimits = 1024
+
+// limit is how often a server may be dialled.
+func (d *dialer) limit(addr string) *rate.Limiter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := d.limits[addr]
+	if l == nil {
+		if len(d.limits) == maxLimits {
+			clear(d.limits)
+		}
+		l = rate.NewLimiter(dialsPerSecond, dialsAtOnce)
+		d.limits[addr] = l
+	}
+	return l
 }
 
 func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
