@@ -29,21 +29,17 @@ type failover struct {
 // become one. It returns the next one.
 func (f *failover) run(t *testing.T, goes func()) (next *proctest.Redis) {
 	t.Helper()
-	before, began := f.load.begun(), time.Now()
+	began := time.Now()
 	p := f.load.during(func() {
 		goes()
 		next = awaitMaster(t, f.others...)
 		t.Logf("after %s there is another master", time.Since(began))
-		f.load.awaitRecovery(recovery + hearsay)
+		f.load.awaitRecovery(recovery+hearsay, f.sites...)
 	})
 	if late := p.checkOutage(t); late != "" {
 		t.Error(late)
 	}
-	for _, c := range f.load.between(0, before) {
-		if c.domain == "local" && began.Sub(c.began) < lag {
-			f.lost++
-		}
-	}
+	f.lost += f.load.calledSince(began.Add(-lag), began, "local")
 	f.load.awaitCalm("with another master")
 	return next
 }
@@ -66,12 +62,17 @@ func awaitMaster(t testing.TB, servers ...*proctest.Redis) (master *proctest.Red
 	return master
 }
 
-// awaitRecovery waits until Redis decides all calls again, which must be soon.
-func (l *load) awaitRecovery(within time.Duration) {
+// awaitRecovery waits until Redis decides all calls again, and all breakers are closed, which must be soon.
+func (l *load) awaitRecovery(within time.Duration, sites ...*site) {
 	l.t.Helper()
-	const round = 20 // calls, among which each source has one or more
+	const round = 40 // calls, among which each source has some
 	began := time.Now()
 	proctest.Eventually(l.t, "Redis decides", func() bool {
+		for _, s := range sites {
+			if s.metric("envoy_rls_breaker_state") > 0 {
+				return false
+			}
+		}
 		p := l.during(func() { l.awaitCalls(round) })
 		all := p.of()
 		return all.marked+sum(all.failed) == 0
@@ -81,6 +82,17 @@ func (l *load) awaitRecovery(within time.Duration) {
 	if took > within+slack {
 		l.t.Errorf("Redis answered, and it took %s until it was asked", took)
 	}
+}
+
+// calledSince is how many calls of a domain began in a time.
+func (l *load) calledSince(from, to time.Time, domain string) (n int) {
+	l.t.Helper()
+	for _, c := range l.between(0, l.begun()) {
+		if c.domain == domain && !c.began.Before(from) && c.began.Before(to) {
+			n++
+		}
+	}
+	return n
 }
 
 // checkCounts checks that the present master knows what was admitted under local, but for what replicas may lack.
