@@ -14,15 +14,16 @@ import (
 
 // load is requests at a steady pace, until stop.
 type load struct {
-	passed atomic.Int64
-	failed chan string // the first few that did not pass
-	end    chan struct{}
-	done   sync.WaitGroup
+	passed, refused, others atomic.Int64
+	failed                  chan string // the first few that neither passed nor were refused
+	end                     chan struct{}
+	done                    sync.WaitGroup
 }
 
-func (g *gateway) load(r request) *load {
+// load has so many clients send a hundred requests a second each.
+func (g *gateway) load(r request, clients int) *load {
 	l := &load{failed: make(chan string, 10), end: make(chan struct{})}
-	for range 4 {
+	for range clients {
 		l.done.Go(func() {
 			pace := time.NewTicker(10 * time.Millisecond)
 			defer pace.Stop()
@@ -40,10 +41,15 @@ func (g *gateway) load(r request) *load {
 }
 
 func (l *load) note(a answer, err error) {
-	if err == nil && a.status == http.StatusOK {
+	switch {
+	case err == nil && a.status == http.StatusOK:
 		l.passed.Add(1)
 		return
+	case err == nil && a.status == http.StatusTooManyRequests:
+		l.refused.Add(1)
+		return
 	}
+	l.others.Add(1)
 	select {
 	case l.failed <- fmt.Sprintf("status %d, error %v", a.status, err):
 	default:
@@ -72,7 +78,7 @@ func TestNoCallFailsWhileAReplicaDrains(t *testing.T) {
 		Routes:    []route{{"steady", limits(t, everybody)}},
 	})
 	r := request{listener: "ingress", path: "steady"}
-	l := g.load(r)
+	l := g.load(r, 4)
 	for _, s := range []*proctest.Service{staying, leaving} {
 		proctest.Eventually(t, "both replicas answer", func() bool { return total(t, s, "envoy_rls_requests_total") > 100 })
 	}
@@ -86,6 +92,9 @@ func TestNoCallFailsWhileAReplicaDrains(t *testing.T) {
 	l.stop()
 	for f := range l.failed {
 		t.Errorf("a call failed: %s", f)
+	}
+	if n := l.refused.Load(); n > 0 {
+		t.Errorf("%d calls were refused", n)
 	}
 	// Both counted in one place, and each call once.
 	left := fmt.Sprint(1000000 - l.passed.Load() - 1)
