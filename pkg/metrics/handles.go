@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
@@ -9,19 +12,14 @@ import (
 )
 
 // handles are the counters that requests meet under the rules in force, found without their labels being hashed
-// one by one. It is immutable.
+// one by one. It is immutable but for what is made when it is first asked for.
 type handles struct {
-	requests  map[request]prometheus.Counter
-	decisions map[decision]*decisionCounters
-	limits    map[*limiter.Limit]series // by their places in the rules
+	requests map[request]prometheus.Counter
+	limits   map[series]*limitCounters
+	places   map[*limiter.Limit]series // of limits, by where they are in the rules
 }
 
 type request struct{ domain, code string }
-
-type decision struct {
-	domain, path string
-	result       rls.Result
-}
 
 // The values of the label code.
 const (
@@ -33,14 +31,35 @@ const (
 // resultRest is the part of a refused cost that would have fitted.
 const resultRest = "refused_within_limit"
 
-// decisionCounters count the decisions of one limit that had one result.
-type decisionCounters struct {
-	decisions, hits, rest, near prometheus.Counter
+// limitCounters count what becomes of one limit. Those of its decisions exist from the start, the others once there
+// is something to count: there can be many rules.
+type limitCounters struct {
+	series
+	refused   rls.Result // what its refusals are called
+	decisions [3]prometheus.Counter
+	hits      [3]lazyCounter
+	rest      lazyCounter
+	near      lazyCounter
 }
 
-// handlesOf makes the counters of all limits, at 0 if they are new.
+// lazyCounter is a counter that is made when it is first needed.
+type lazyCounter struct {
+	made atomic.Pointer[prometheus.Counter]
+}
+
+func (l *lazyCounter) add(n int64, v *prometheus.CounterVec, labels ...string) {
+	c := l.made.Load()
+	if c == nil {
+		counter := v.WithLabelValues(labels...)
+		c = &counter
+		l.made.Store(c)
+	}
+	(*c).Add(float64(n))
+}
+
+// handlesOf makes the counters of all limits.
 func (m *Metrics) handlesOf(rules *descriptors.Ruleset) *handles {
-	h := &handles{map[request]prometheus.Counter{}, map[decision]*decisionCounters{}, map[*limiter.Limit]series{}}
+	h := &handles{map[request]prometheus.Counter{}, map[series]*limitCounters{}, map[*limiter.Limit]series{}}
 	for d := range rules.Domains {
 		for _, code := range []string{codeOK, codeOverLimit, codeError} {
 			h.requests[request{d.Name, code}] = m.requests.WithLabelValues(d.Name, code)
@@ -54,39 +73,61 @@ func (m *Metrics) handlesOf(rules *descriptors.Ruleset) *handles {
 
 func (m *Metrics) addHandles(h *handles, r *descriptors.Rule) {
 	for i := range r.Limits {
-		refused := rls.ResultOverLimit
+		l := &limitCounters{series: series{r.Domain, r.Limits[i].Path}, refused: rls.ResultOverLimit}
 		if r.Limits[i].Shadow || r.Role == limiter.Shadow {
-			refused = rls.ResultShadowOverLimit
+			l.refused = rls.ResultShadowOverLimit
 		}
-		path := r.Limits[i].Path
-		h.limits[&r.Limits[i].Limit] = series{r.Domain, path}
-		for _, result := range []rls.Result{rls.ResultOK, rls.ResultNearLimit, refused} {
-			h.decisions[decision{r.Domain, path, result}] = m.decision(r.Domain, path, result)
+		for n, result := range l.results() {
+			l.decisions[n] = m.decisions.WithLabelValues(l.domain, l.path, string(result))
 		}
+		h.limits[l.series] = l
+		h.places[&r.Limits[i].Limit] = l.series
 	}
 }
 
-// decision finds the counters of a limit's result.
-func (m *Metrics) decision(domain, path string, result rls.Result) *decisionCounters {
-	return &decisionCounters{
-		decisions: m.decisions.WithLabelValues(domain, path, string(result)),
-		hits:      m.hits.WithLabelValues(domain, path, string(result)),
-		rest:      m.hits.WithLabelValues(domain, path, resultRest),
-		near:      m.near.WithLabelValues(domain, path),
-	}
+// results are those that it has counters for.
+func (l *limitCounters) results() [3]rls.Result {
+	return [...]rls.Result{rls.ResultOK, rls.ResultNearLimit, l.refused}
 }
 
-func (c *decisionCounters) count(d *rls.Decided) {
-	c.decisions.Inc()
+// count counts a decision, and returns false if it has no counters for its result.
+func (l *limitCounters) count(m *Metrics, d *rls.Decided) bool {
+	results := l.results()
+	n := slices.Index(results[:], d.Result)
+	if n < 0 {
+		return false
+	}
+	l.decisions[n].Inc()
 	if d.Near > 0 {
-		c.near.Add(float64(d.Near))
+		l.near.add(d.Near, m.near, l.domain, l.path)
 	}
-	told := d.Cost
-	if d.Over > 0 && d.Over < d.Cost {
-		told = d.Over
-		c.rest.Add(float64(d.Cost - d.Over))
+	told, rest := parts(d)
+	if rest > 0 {
+		l.rest.add(rest, m.hits, l.domain, l.path, resultRest)
 	}
 	if told > 0 {
-		c.hits.Add(float64(told))
+		l.hits[n].add(told, m.hits, l.domain, l.path, string(d.Result))
 	}
+	return true
+}
+
+// countSlowly counts a decision under a path that has no handles.
+func (m *Metrics) countSlowly(d *rls.Decided, path string) {
+	m.decisions.WithLabelValues(d.Domain, path, string(d.Result)).Inc()
+	if d.Near > 0 {
+		m.near.WithLabelValues(d.Domain, path).Add(float64(d.Near))
+	}
+	told, rest := parts(d)
+	if rest > 0 {
+		m.hits.WithLabelValues(d.Domain, path, resultRest).Add(float64(rest))
+	}
+	m.hits.WithLabelValues(d.Domain, path, string(d.Result)).Add(float64(told))
+}
+
+// parts are how much of a cost counts under the decision's result, and how much as the rest of a refused one.
+func parts(d *rls.Decided) (told, rest int64) {
+	if d.Over > 0 && d.Over < d.Cost {
+		return d.Over, d.Cost - d.Over
+	}
+	return d.Cost, 0
 }

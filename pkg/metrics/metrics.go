@@ -336,15 +336,16 @@ func (m *Metrics) StoreCalled(requests int, took time.Duration) {
 // RefusedFromMemory is told of each hit that was refused without asking the store. It counts those under limits of
 // rules in force, which it knows by their places.
 func (m *Metrics) RefusedFromMemory(h *limiter.Hit) {
-	if s, ok := m.quick.Load().limits[h.Limit]; ok {
+	if s, ok := m.quick.Load().places[h.Limit]; ok {
 		m.remembered.WithLabelValues(s.domain, s.path).Add(float64(h.Cost))
 	}
 }
 
 func (m *Metrics) decided(d rls.Decided) {
-	if h := m.quick.Load().decisions[decision{d.Domain, d.Path, d.Result}]; h != nil && d.Values == "" {
-		h.count(&d)
-		return
+	if d.Values == "" {
+		if l := m.quick.Load().limits[series{d.Domain, d.Path}]; l != nil && l.count(m, &d) {
+			return
+		}
 	}
-	m.decision(d.Domain, strings.ToValidUTF8(m.label(&d), "?"), d.Result).count(&d)
+	m.countSlowly(&d, strings.ToValidUTF8(m.label(&d), "?"))
 }
