@@ -195,13 +195,18 @@ type Redis struct {
 // command line.
 func StartRedis(t testing.TB, options ...string) *Redis {
 	t.Helper()
+	return startRedis(t, nil, options...)
+}
+
+func startRedis(t testing.TB, env []string, options ...string) *Redis {
+	t.Helper()
 	port := FreePort(t)
 	args := append([]string{
 		"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(),
 		"--repl-diskless-sync-delay", "0",
 	}, options...)
 	r := &Redis{
-		Process: Start(t, nil, find(t, "REDIS_SERVER_BIN", "redis-server"), args...),
+		Process: Start(t, env, find(t, "REDIS_SERVER_BIN", "redis-server"), args...),
 		Addr:    fmt.Sprintf("127.0.0.1:%d", port),
 	}
 	Eventually(t, "redis-server listens on "+r.Addr, func() bool { return accepts(r.Addr) })
