@@ -104,6 +104,7 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 		log.Error("a call failed by a fault in this program", "panic", fault, "stack", string(stack))
 	}
 	srv.service = rls.New(srv.store, s.serviceOptions(events))
+	srv.gauge("inflight_requests", "Calls that are being answered.", func() float64 { return float64(srv.service.InFlight()) })
 	srv.grpcHealth = health.NewServer()
 	srv.ready = newReadiness(srv.grpcHealth, srv.redis != nil)
 	srv.grpc = srv.newGRPC()

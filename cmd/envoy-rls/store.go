@@ -32,9 +32,24 @@ func (srv *server) openStore() error {
 		MemoryLimit: int(srv.settings.MemoryLimit), GaveBack: srv.metrics.GaveBack,
 	})
 	srv.store = srv.local
-	srv.metrics.GaugeFunc("replicas", "Replicas that share the limits, as far as is known.", "")("",
-		func() float64 { return float64(srv.census.count()) })
+	srv.metrics.Queues(srv.redis.Queued)
+	srv.gauge("store_clock_offset_seconds", "By how much Redis's clock is ahead.", func() float64 { return srv.local.ClockOffset().Seconds() })
+	srv.gauge("store_up", "1 while Redis is asked.", func() float64 {
+		if srv.redis.Up() && (srv.perSecond == nil || srv.perSecond.Up()) {
+			return 1
+		}
+		return 0
+	})
+	connections := srv.metrics.GaugeFunc("store_connections", "Connections to Redis.", "state")
+	connections("used", func() float64 { all, idle := srv.redis.Connections(); return float64(all - idle) })
+	connections("idle", func() float64 { _, idle := srv.redis.Connections(); return float64(idle) })
+	srv.gauge("replicas", "Replicas that share the limits, as far as is known.", func() float64 { return float64(srv.census.count()) })
 	return nil
+}
+
+// gauge adds a gauge without labels.
+func (srv *server) gauge(name, help string, value func() float64) {
+	srv.metrics.GaugeFunc(name, help, "")("", value)
 }
 
 func (srv *server) openMemory() {

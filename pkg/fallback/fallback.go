@@ -109,6 +109,9 @@ func (s *Store) heard(b *limiter.Batch) {
 	s.Recovered()
 }
 
+// ClockOffset is by how much the inner store's clock is ahead of this one, as far as is known: by a call's time or so.
+func (s *Store) ClockOffset() time.Duration { return time.Duration(s.ahead.Load()) * time.Microsecond }
+
 // setClock notes what time it is by the inner store, unless that is as good as known: most calls are late by less.
 func (s *Store) setClock(at int64) {
 	const near = 20_000

@@ -17,6 +17,7 @@ type handles struct {
 	requests map[request]prometheus.Counter
 	limits   map[series]*limitCounters
 	places   map[*limiter.Limit]series // of limits, by where they are in the rules
+	bounded  []*descriptors.Rule
 }
 
 type request struct{ domain, code string }
@@ -59,7 +60,7 @@ func (l *lazyCounter) add(n int64, v *prometheus.CounterVec, labels ...string) {
 
 // handlesOf makes the counters of all limits.
 func (m *Metrics) handlesOf(rules *descriptors.Ruleset) *handles {
-	h := &handles{map[request]prometheus.Counter{}, map[series]*limitCounters{}, map[*limiter.Limit]series{}}
+	h := &handles{map[request]prometheus.Counter{}, map[series]*limitCounters{}, map[*limiter.Limit]series{}, bounded(rules)}
 	for d := range rules.Domains {
 		for _, code := range []string{codeOK, codeOverLimit, codeError} {
 			h.requests[request{d.Name, code}] = m.requests.WithLabelValues(d.Name, code)

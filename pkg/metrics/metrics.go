@@ -34,7 +34,11 @@ type Metrics struct {
 	config, rules                        *prometheus.GaugeVec
 	reloadOK, reloadTime                 prometheus.Gauge
 
-	quick atomic.Pointer[handles]
+	unknownDomain prometheus.Counter
+	empty         *prometheus.CounterVec
+
+	quick   atomic.Pointer[handles]
+	scraped *scraped
 
 	mu     sync.Mutex
 	series map[series]bool            // of the rules in force
@@ -86,6 +90,10 @@ func New(version string) *Metrics {
 		"Of the hits, those that were refused from memory, without asking the store.", "domain", "rule")
 	m.unmatched = m.counters("unmatched_descriptors_total",
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
+	m.unknownDomain = m.counters("unknown_domain_total", "Calls for a domain that no rules name.").WithLabelValues()
+	m.empty = m.counters("empty_descriptors_total", "Descriptors without entries, which no rule can match.", "domain")
+	m.scraped = newScraped(m)
+	m.registry.MustRegister(m.scraped)
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
 	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy", "reason")
 	m.overflows = m.counters("overflow_hits_total",
@@ -214,7 +222,7 @@ func (m *Metrics) forget(now map[series]bool) {
 
 // forgetDomain drops the series of a domain that no rules name any more.
 func (m *Metrics) forgetDomain(name string) {
-	for _, v := range []*prometheus.CounterVec{m.requests, m.unmatched, m.badOverrides, m.degraded, m.late} {
+	for _, v := range []*prometheus.CounterVec{m.requests, m.unmatched, m.empty, m.badOverrides, m.degraded, m.late} {
 		v.DeletePartialMatch(prometheus.Labels{"domain": name})
 	}
 }
@@ -296,6 +304,7 @@ func (m *Metrics) Events() rls.Events {
 		Answered:    m.answered,
 		Decided:     m.decided,
 		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
+		Empty:       func(domain string) { m.empty.WithLabelValues(domain).Inc() },
 		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
 		Degraded: func(domain string, policy limiter.FailurePolicy, reason string) {
 			m.degraded.WithLabelValues(domain, policy.String(), reason).Inc()
@@ -317,6 +326,9 @@ func (m *Metrics) answered(a rls.Answered) {
 		h.Inc()
 	} else {
 		m.requests.WithLabelValues(a.Domain, label).Inc()
+	}
+	if a.Domain == "" && a.Code == codes.OK {
+		m.unknownDomain.Inc()
 	}
 	m.duration.Observe(a.Took.Seconds())
 	if a.Granted > 0 {

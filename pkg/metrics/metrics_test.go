@@ -81,6 +81,8 @@ func TestEventsAreCounted(t *testing.T) {
 	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 4, Over: 3, Near: 1})
 	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOK})
 	e.Unmatched("")
+	e.Empty("shop")
+	e.Answered(rls.Answered{Took: time.Hour})
 	e.BadOverride("shop")
 	e.Degraded("shop", limiter.FailAllow, "timeout")
 	e.StoreFailed(errors.New("away"), "connection")
@@ -95,6 +97,8 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_near_limit_hits_total{domain="shop",rule="shop.user/now"} 1`,
 		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now"} 0`,
 		`envoy_rls_unmatched_descriptors_total{domain=""} 1`,
+		`envoy_rls_empty_descriptors_total{domain="shop"} 1`,
+		`envoy_rls_unknown_domain_total 1`,
 		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
 		`envoy_rls_degraded_answers_total{domain="shop",policy="allow",reason="timeout"} 1`,
 		`envoy_rls_store_errors_total{reason="connection"} 1`,
@@ -116,6 +120,19 @@ func TestWhatWasRefusedFromMemoryIsToldByItsLimit(t *testing.T) {
 	m.RefusedFromMemory(&limiter.Hit{Limit: limit})
 	m.RefusedFromMemory(&limiter.Hit{Limit: &limiter.Limit{}, Cost: 3})
 	expectLines(t, m, `envoy_rls_deny_cache_refused_hits_total{domain="shop",rule="shop.user/now"} 3`)
+}
+
+func TestWhatIsAskedForWhenMetricsAreRead(t *testing.T) {
+	m := metrics.New("v1")
+	m.Loaded(rules(t), "file", true)
+	m.Queues(func() map[string]int { return map[string]int{"shop": 3, "what a client": 1, "made up": 2} })
+	m.GaugeFunc("replicas", "Replicas.", "")("", func() float64 { return 7 })
+	expectLines(t, m,
+		`envoy_rls_rule_distinct_values{domain="shop",rule="shop.user"} 0`,
+		`envoy_rls_queue_length{domain="shop"} 3`,
+		`envoy_rls_queue_length{domain=""} 3`,
+		`envoy_rls_replicas 7`,
+	)
 }
 
 func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {

@@ -132,6 +132,15 @@ func (c *combiner) submit(w *waiter, name string) error {
 	return nil
 }
 
+// addQueued adds how many requests of each flow wait.
+func (c *combiner) addQueued(to map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, f := range c.flows {
+		to[name] += f.waiting()
+	}
+}
+
 // startWorker has a call made, with mu held: by a worker that waits, if there is one, since its stack has grown to what a
 // call needs.
 func (c *combiner) startWorker() {

@@ -110,6 +110,31 @@ func (s *Store) Lanes(yield func(name string, state BreakerState) bool) {
 	}
 }
 
+// Up tells whether the Store asks its server: whether no lane's breaker is open.
+func (s *Store) Up() bool {
+	for _, state := range s.Lanes {
+		if state != BreakerClosed {
+			return false
+		}
+	}
+	return true
+}
+
+// Queued is how many requests wait to be sent, by flow.
+func (s *Store) Queued() map[string]int {
+	queued := map[string]int{}
+	for _, l := range s.lanes {
+		l.combiner.addQueued(queued)
+	}
+	return queued
+}
+
+// Connections is how many connections there are, and how many of them are not in use.
+func (s *Store) Connections() (all, idle int) {
+	stats := s.client.PoolStats()
+	return int(stats.TotalConns), int(stats.IdleConns)
+}
+
 // Lane is the state of the breaker of the lane of a name, or BreakerClosed if there is none.
 func (s *Store) Lane(name string) BreakerState {
 	for n, state := range s.Lanes {

@@ -149,6 +149,9 @@ func (c *call) matched(sent *sentDescriptor) descriptor {
 	}
 	if m.rule == nil && !m.overridden {
 		c.service.events.Unmatched(c.label())
+		if len(m.entries) == 0 {
+			c.service.events.Empty(c.label())
+		}
 	}
 	return m
 }

@@ -59,6 +59,8 @@ type Events struct {
 	Decided func(Decided)
 	// Unmatched is told of each descriptor for which there is neither a rule nor a limit of its own.
 	Unmatched func(domain string)
+	// Empty is told of each descriptor without entries, which Unmatched is told of, too.
+	Empty func(domain string)
 	// BadOverride is told of each limit in a request that can't be used.
 	BadOverride func(domain string)
 	// Overflow is told of each descriptor that shares the counter of its rule's values that are too many.
@@ -81,6 +83,9 @@ func (e Events) filled() Events {
 	}
 	if e.Unmatched == nil {
 		e.Unmatched = func(string) {}
+	}
+	if e.Empty == nil {
+		e.Empty = func(string) {}
 	}
 	if e.BadOverride == nil {
 		e.BadOverride = func(string) {}

@@ -53,7 +53,12 @@ type Service struct {
 	options Options
 	events  Events
 	calls   sync.Pool // of *call
+
+	inFlight atomic.Int64
 }
+
+// InFlight is how many calls are being answered.
+func (s *Service) InFlight() int64 { return s.inFlight.Load() }
 
 // New returns a Service without rules: until SetRules, every call fails.
 func New(store limiter.Store, o Options) *Service {
@@ -96,6 +101,8 @@ func (s *Service) ShouldRateLimit(ctx context.Context, req *ratelimit.RateLimitR
 
 // answer answers the request of c, and tells the events of it. The error is a gRPC status.
 func (s *Service) answer(ctx context.Context, c *call) error {
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
 	c.began = s.options.Now()
 	ended := Answered{}
 	if deadline, ok := ctx.Deadline(); ok {
