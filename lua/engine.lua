@@ -212,12 +212,43 @@ local function byrow(hit, n, key)
   return value
 end
 
-pos = 1
-while pos <= #ARGV[5] do
-  local kind, n, groups
-  kind, n, groups, pos = unpack_('<HHH', ARGV[5], pos)
-  local hit = kinds[kind][1]
-  local limit, cost, charge, present = hit.limit, hit.cost, hit.charge, hit.limit.present
+-- charge charges a window that has a count, or none yet. A number in a form that INCRBY doesn't take is written over.
+local function charge(limit, key, value, spent)
+  if values[key] and redis_pcall('INCRBY', KEYS[key], fmt('%d', spent)) == value + spent then return end
+  redis_call('SET', KEYS[key], fmt('%d', value + spent), 'PX', ttl(limit, (limit.window + 1) * limit.period))
+end
+
+-- together decides n requests for several windows, each of which has to let them pass, and goes on to the next keys.
+local found, odd = {}, {}
+local function together(hits, n)
+  local size, admitted = #hits, n
+  for i = 1, size do
+    local limit, key, room = hits[i].limit, plain + i, nil
+    local value = tonumber(values[key] or limit.present)
+    local count = (value or -1) - limit.present
+    if count >= 0 and count <= MAX and count % 1 == 0 then
+      odd[i], room = false, limit.requests - count
+    else
+      local row = kernelof(limit).load(limit, KEYS[key], values[key])
+      odd[i], room, value = row, kernelof(limit).room(limit, row), row.a % 2^20 * 2^32 + row.b
+    end
+    found[i], admitted = value, min(admitted, max(floordiv(room, hits[i].cost), 0))
+  end
+  for i = 1, size do
+    local limit, key, row, spent = hits[i].limit, plain + i, odd[i], hits[i].cost * admitted
+    if admitted > 0 and not row then
+      charge(limit, key, found[i], spent)
+    elseif admitted > 0 and kernelof(limit).spend(limit, row, spent, 0) then
+      kernelof(limit).save(limit, row)
+    end
+    values[key] = found[i] -- for the reply
+  end
+  plain = plain + size
+end
+
+-- alone decides groups of n requests for one window each.
+local function alone(hit, n, groups)
+  local limit, cost, charged, present = hit.limit, hit.cost, hit.charge, hit.limit.present
   local requests, expires = limit.requests, ttl(limit, (limit.window + 1) * limit.period)
   local full = cost * n
   local by, to = fmt('%d', full), fmt('%d', present + full)
@@ -227,7 +258,7 @@ while pos <= #ARGV[5] do
     local count = (value or -1) - present
     if count >= 0 and count <= MAX and count % 1 == 0 then
       local spent = full
-      if charge < DENIED and full > requests - count then spent = cost * max(floordiv(requests - count, cost), 0) end
+      if charged < DENIED and full > requests - count then spent = cost * max(floordiv(requests - count, cost), 0) end
       if spent > MAX - count then spent = MAX - count end
       if spent == 0 then
         written = true
@@ -241,6 +272,18 @@ while pos <= #ARGV[5] do
     values[key] = written and value or byrow(hit, n, key) -- for the reply
   end
   plain = plain + groups
+end
+
+pos = 1
+while pos <= #ARGV[5] do
+  local kind, n, groups
+  kind, n, groups, pos = unpack_('<HHH', ARGV[5], pos)
+  local hits = kinds[kind]
+  if #hits == 1 then
+    alone(hits[1], n, groups)
+  else
+    for _ = 1, groups do together(hits, n) end
+  end
 end
 
 for i = 1, #changed do

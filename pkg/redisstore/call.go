@@ -32,7 +32,7 @@ type kind struct {
 	first, end int   // of its hits
 	head, last int32 // of its groups, or none
 	alone      bool  // no two of its requests can share a group
-	plain      bool  // a charge of one fixed window, and nothing else
+	plain      bool  // charges of fixed windows, all or none, and nothing else
 }
 
 // group is like requests, which the script decides as one.
@@ -224,9 +224,16 @@ func (c *call) kind(hits []limiter.Hit) int32 {
 		k.alone = k.alone || h.Cost < 0 || h.At != 0
 	}
 	k.end = len(c.hits)
-	k.plain = len(hits) == 1 && hits[0].Limit.Algorithm == limiter.FixedWindow && hits[0].Cost > 0 && !k.alone
+	k.plain = !k.alone && !slices.ContainsFunc(hits, func(h limiter.Hit) bool { return !isPlain(&h, len(hits) == 1) })
 	c.kinds = append(c.kinds, k)
 	return int32(len(c.kinds) - 1)
+}
+
+// isPlain tells whether a hit charges a fixed window and, unless it is the only one of its request, is charged with all
+// others or not at all.
+func isPlain(h *limiter.Hit, only bool) bool {
+	return h.Limit.Algorithm == limiter.FixedWindow && h.Cost > 0 &&
+		(only || h.Role == limiter.Enforced && h.Charge == limiter.Together)
 }
 
 // sameTerms tells whether hits differ in nothing but their counter.

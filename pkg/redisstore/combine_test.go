@@ -52,11 +52,13 @@ func randomWaiters(t *rapid.T, run int, began time.Time) []*waiter {
 	var ws []*waiter
 	for range rapid.IntRange(1, 6).Draw(t, "kinds") {
 		b := storetest.RandomBatch(t, run, began)
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			oneWindow(t, run, b)
 		case 1:
 			oneBucket(t, run, b)
+		case 2:
+			severalWindows(t, run, b)
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "alike") {
 			ws = append(ws, waiting(&limiter.Batch{Hits: b.Hits, Decisions: make([]limiter.Decision, len(b.Hits))}))
@@ -72,6 +74,17 @@ func oneWindow(t *rapid.T, run int, b *limiter.Batch) {
 	h.Cost, h.At = rapid.Int64Range(1, 12).Draw(t, "charge"), 0
 	h.Key = fmt.Sprintf("random:%d:fixed_window10m0s:%d", run, rapid.IntRange(0, 1).Draw(t, "window"))
 	b.Hits, b.Decisions = b.Hits[:1], b.Decisions[:1]
+}
+
+// severalWindows makes b charges of fixed windows, all of them or none, which the script has a shorter way for, too.
+func severalWindows(t *rapid.T, run int, b *limiter.Batch) {
+	for i := range b.Hits {
+		h := &b.Hits[i]
+		period := time.Duration(rapid.IntRange(1, 3).Draw(t, "seconds")) * time.Second
+		h.Limit = &limiter.Limit{Requests: rapid.Uint32Range(0, 12).Draw(t, "requests"), Period: period}
+		h.Cost, h.At, h.Role, h.Charge = rapid.Int64Range(1, 5).Draw(t, "charge"), 0, limiter.Enforced, limiter.Together
+		h.Key = fmt.Sprintf("random:%d:fixed_window%s:%d", run, period, rapid.IntRange(0, 3).Draw(t, "window"))
+	}
 }
 
 // oneBucket makes all hits of b hit one bucket, under limits that differ, one of which may give nothing back.
@@ -130,6 +143,8 @@ func TestOnlyAWindowThatNothingElseHitsIsPlain(t *testing.T) {
 	late, bucket := window("late", 1), window("bucket", 1)
 	late.At = time.Now().UnixMicro()
 	bucket.Limit = &limiter.Limit{Algorithm: limiter.TokenBucket, Requests: 1, Burst: 1, Period: time.Hour}
+	denied := window("b", 1)
+	denied.Charge = limiter.ChargeDenied
 	for _, r := range []struct {
 		name  string
 		calls [][]limiter.Hit
@@ -144,7 +159,10 @@ func TestOnlyAWindowThatNothingElseHitsIsPlain(t *testing.T) {
 		{"a give-back", [][]limiter.Hit{{window("a", -1)}}, 0},
 		{"a late charge", [][]limiter.Hit{{late}}, 0},
 		{"a bucket", [][]limiter.Hit{{bucket}}, 0},
-		{"two windows at once", [][]limiter.Hit{{window("a", 1), window("b", 1)}}, 0},
+		{"two windows at once", [][]limiter.Hit{{window("a", 1), window("b", 1)}}, 1},
+		{"two windows at once, one of which another request hits", [][]limiter.Hit{{window("a", 1), window("b", 1)}, {window("b", 1)}}, 0},
+		{"one window twice", [][]limiter.Hit{{window("a", 1), window("a", 1)}}, 0},
+		{"two windows, one of which is charged if it is denied", [][]limiter.Hit{{window("a", 1), denied}}, 0},
 	} {
 		c := newCall(plain)
 		for _, hits := range r.calls {

@@ -100,7 +100,9 @@ func (c *call) encodePlain(kind int) {
 	for groups := s.groups[first:]; len(groups) > 0; {
 		requests, n := c.groups[groups[0]].requests, 0
 		for n < len(groups) && c.groups[groups[n]].requests == requests {
-			c.encoding.key(&c.counters[c.countersOf(&c.groups[groups[n]])[0]])
+			for _, counter := range c.countersOf(&c.groups[groups[n]]) {
+				c.encoding.key(&c.counters[counter])
+			}
 			n++
 		}
 		s.runs = binary.LittleEndian.AppendUint16(s.runs, uint16(kind+1))
@@ -110,9 +112,10 @@ func (c *call) encodePlain(kind int) {
 	}
 }
 
-// isPlain tells whether a group has one hit, a charge of a fixed window that no other group hits.
+// isPlain tells whether a group charges fixed windows that no other hit is on.
 func (c *call) isPlain(g *group) bool {
-	return c.kinds[g.kind].plain && c.counters[c.countersOf(g)[0]].hits == 1
+	return c.kinds[g.kind].plain &&
+		!slices.ContainsFunc(c.countersOf(g), func(n int32) bool { return c.counters[n].hits != 1 })
 }
 
 // encodeGeneral encodes the other groups of a kind.
