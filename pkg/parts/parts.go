@@ -207,7 +207,7 @@ func (w *work) corrected(b *limiter.Batch) {
 			}
 			d.ResetAfter = after.ResetAfter
 			if cost != 0 {
-				d.Charged, d.Room = cost > 0 && after.Charged, after.Room
+				d.Charged, d.Room = cost > 0 && after.Charged, d.Room-cost
 			}
 		}
 	}
