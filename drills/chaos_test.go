@@ -50,7 +50,7 @@ func TestChaosBetweenTheServiceAndRedis(t *testing.T) {
 func soak(t *testing.T) time.Duration {
 	text := os.Getenv("DRILL_SOAK")
 	if text == "" {
-		return 20 * time.Second
+		return 60 * time.Second
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {

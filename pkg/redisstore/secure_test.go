@@ -123,8 +123,32 @@ func TestConnectionsAreSecured(t *testing.T) {
 	}
 }
 
-// TestCertificatesAndPasswordsAreReadForEachConnection changes both, while the server drops the connections it has.
-func TestCertificatesAndPasswordsAreReadForEachConnection(t *testing.T) {
+// TestCertificatesAreReadForEachConnection replaces a client's certificate, which the server doesn't trust, in its place.
+func TestCertificatesAreReadForEachConnection(t *testing.T) {
+	a, other := newAuthority(t, "ca"), newAuthority(t, "ca")
+	a.sign(t, "server", nil)
+	other.sign(t, "client", nil)
+	for _, name := range []string{"client.crt", "client.key"} {
+		if err := os.Rename(other.file(name), a.file(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := Open(Options{Address: startSecure(t, a, "server"), Prefix: "p:", Timeout: 5 * time.Second, TLS: TLS{
+		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("a certificate of another authority is trusted")
+	}
+	a.sign(t, "client", nil)
+	proctest.Eventually(t, "the new certificate is used", func() bool { return s.Check(t.Context()) == nil })
+}
+
+// TestPasswordsAreReadForEachConnection changes a password, while the server drops the connections it has.
+func TestPasswordsAreReadForEachConnection(t *testing.T) {
 	ctx := context.Background()
 	r := proctest.StartRedis(t)
 	admin := r.Client()
