@@ -36,7 +36,7 @@ func TestChaosBetweenTheServiceAndRedis(t *testing.T) {
 	l.awaitCalm("after")
 	l.end()
 	all := l.between(0, l.begun()).of("local")
-	unsure := all.late + all.over + s.unsure("local") + int(s.metric("envoy_rls_given_back_hits_total", `result="error"`))
+	unsure := all.late + all.over + s.unsure("local") + int(s.Metric("envoy_rls_given_back_hits_total", `result="error"`))
 	proctest.Eventually(t, "Redis has counted what was admitted", func() bool {
 		used := plenty - s.left("local", "user", "ann")
 		return used >= all.ok-unsure && used <= all.ok+unsure
@@ -64,7 +64,7 @@ type use struct{ goroutines, files, memory float64 }
 
 func (s *site) use() use {
 	s.t.Helper()
-	return use{s.metric("go_goroutines"), s.metric("process_open_fds"), s.metric("process_resident_memory_bytes")}
+	return use{s.Metric("go_goroutines"), s.Metric("process_open_fds"), s.Metric("process_resident_memory_bytes")}
 }
 
 // String tells the numbers.

@@ -94,7 +94,7 @@ func (s *shards) checkSpared(t *testing.T, p phase) {
 func (s *shards) checkOnlyLate(t *testing.T, domain string) {
 	t.Helper()
 	for _, site := range s.sites {
-		_, all := site.get("/metrics")
+		_, all := site.Get("/metrics")
 		for line := range strings.SplitSeq(only(all, "envoy_rls_degraded_answers_total{", `domain="`+domain+`"`), "\n") {
 			if line != "" && !strings.HasSuffix(line, " 0") && !strings.Contains(line, `"timeout"`) && !strings.Contains(line, `"canceled"`) {
 				t.Errorf("a policy has answered: %s", line)
@@ -110,7 +110,7 @@ func (s *shards) checkCounts(t *testing.T, domain string, lost int) {
 	all := s.load.between(0, s.load.begun()).of(domain)
 	admitted, unsure := all.ok+len(s.users[domain]), all.late
 	for _, site := range s.sites {
-		unsure += site.unsure(domain) + int(site.metric("envoy_rls_given_back_hits_total", `result="error"`))
+		unsure += site.unsure(domain) + int(site.Metric("envoy_rls_given_back_hits_total", `result="error"`))
 	}
 	used := 0
 	proctest.Eventually(t, "debts are given back", func() bool {
@@ -135,7 +135,7 @@ func TestAKilledMasterOfAClusterHurtsItsOwnCountersOnly(t *testing.T) {
 		next := awaitMaster(t, s.cluster.Replicas[0])
 		client := next.Client()
 		proctest.Eventually(t, "the cluster is well", func() bool {
-			return containsAll(client.ClusterInfo(t.Context()).Val(), []string{"cluster_state:ok", "cluster_slots_fail:0"})
+			return proctest.ContainsAll(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok", "cluster_slots_fail:0")
 		})
 		t.Logf("after %s its replica is the master", time.Since(began))
 		s.load.awaitRecovery(recovery, s.sites...)
@@ -173,7 +173,7 @@ func TestAShardWithoutAReplicaThatDiesIsAnsweredForByPolicy(t *testing.T) {
 		if store := site.isReady(); !strings.Contains(store, "refused") {
 			t.Errorf("/readyz says of the store: %s", store)
 		}
-		if n := site.metric("envoy_rls_breaker_state"); n == 0 {
+		if n := site.Metric("envoy_rls_breaker_state"); n == 0 {
 			t.Error("no breaker is open")
 		}
 	}

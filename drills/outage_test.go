@@ -66,7 +66,7 @@ func (o *outage) drill(t *testing.T) {
 	l.end()
 	o.checkCounts(s, l, from)
 	if o.forgets {
-		proctest.Eventually(t, "the loss is told of", func() bool { return s.metric("envoy_rls_store_resets_total") > 0 })
+		proctest.Eventually(t, "the loss is told of", func() bool { return s.Metric("envoy_rls_store_resets_total") > 0 })
 	}
 	if opened, closed := s.logged("store is not asked for now"), s.logged("store is asked again"); opened != closed {
 		t.Errorf("the log tells %d times that Redis is not asked, and %d times that it is asked again", opened, closed)
@@ -155,18 +155,18 @@ func (o *outage) checkHealth(s *site) {
 		says = strings.ToUpper(o.reason)
 	}
 	proctest.Eventually(s.t, "/readyz says of Redis: "+says, func() bool { return strings.Contains(s.isReady(), says) })
-	if n := s.metric("envoy_rls_degraded_answers_total", `domain="deny"`, `policy="deny"`, `reason="breaker"`); n == 0 {
+	if n := s.Metric("envoy_rls_degraded_answers_total", `domain="deny"`, `policy="deny"`, `reason="breaker"`); n == 0 {
 		s.t.Error("the breaker answers for nobody")
 	}
-	if n := s.metric("envoy_rls_store_errors_total", `reason="`+o.reason+`"`); n == 0 {
-		_, all := s.get("/metrics")
+	if n := s.Metric("envoy_rls_store_errors_total", `reason="`+o.reason+`"`); n == 0 {
+		_, all := s.Get("/metrics")
 		s.t.Errorf("there is no failure by the reason %s; there are:\n%s", o.reason, only(all, "_total{", "reason="))
 	}
 }
 
 // only are the lines of a text that hold all the parts.
 func only(text string, parts ...string) string {
-	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !containsAll(line, parts) }), "\n")
+	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !proctest.ContainsAll(line, parts...) }), "\n")
 }
 
 // awaitRecovery waits until Redis decides again, which must be soon.
@@ -201,7 +201,7 @@ func (o *outage) checkCounts(s *site, l *load, from int) {
 	if o.forgets {
 		since = l.between(from, l.begun()).of("local")
 	}
-	unsure := all.late + s.unsure("local") + int(s.metric("envoy_rls_given_back_hits_total", `result="error"`))
+	unsure := all.late + s.unsure("local") + int(s.Metric("envoy_rls_given_back_hits_total", `result="error"`))
 	used := 0
 	proctest.Eventually(s.t, "debts are given back", func() bool {
 		used = plenty - s.left("local", "user", "ann")
@@ -218,7 +218,7 @@ func (s *site) unsure(domain string) int {
 	label := `domain="` + domain + `"`
 	n := 0.0
 	for _, reason := range []string{"timeout", "connection", "canceled", "reply", "other"} {
-		n += s.metric("envoy_rls_degraded_answers_total", label, `reason="`+reason+`"`)
+		n += s.Metric("envoy_rls_degraded_answers_total", label, `reason="`+reason+`"`)
 	}
 	return int(n)
 }

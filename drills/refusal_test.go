@@ -139,7 +139,7 @@ func TestRedisForgetsItsScriptsAllTheTime(t *testing.T) {
 	if flushes < 20 {
 		t.Errorf("the scripts were flushed %d times, which proves little", flushes)
 	}
-	if n := s.metric("envoy_rls_store_errors_total", `reason="noscript"`); n > 0 {
+	if n := s.Metric("envoy_rls_store_errors_total", `reason="noscript"`); n > 0 {
 		t.Errorf("%v calls failed", n)
 	}
 }

@@ -132,11 +132,11 @@ func TestHalfOfTheReplicasAreCutOffWhileTheirNumberDoubles(t *testing.T) {
 	}
 	f := startFleet(t, limit, args[0], args[1])
 	for i := range 2 {
-		proctest.Eventually(t, "both replicas know of each other", func() bool { return f.sites[i].metric("envoy_rls_replicas") == 2 })
+		proctest.Eventually(t, "both replicas know of each other", func() bool { return f.sites[i].Metric("envoy_rls_replicas") == 2 })
 	}
 	f.add(t, args[2]...)
 	f.add(t, args[3]...)
-	proctest.Eventually(t, "the last replica knows of all", func() bool { return f.sites[3].metric("envoy_rls_replicas") == n })
+	proctest.Eventually(t, "the last replica knows of all", func() bool { return f.sites[3].Metric("envoy_rls_replicas") == n })
 	awaitRoom(t, 7*time.Second)
 	for _, i := range []int{1, 3} {
 		proxies[i].Refuse()

@@ -69,7 +69,7 @@ func (l *load) awaitRecovery(within time.Duration, sites ...*site) {
 	began := time.Now()
 	proctest.Eventually(l.t, "Redis decides", func() bool {
 		for _, s := range sites {
-			if s.metric("envoy_rls_breaker_state") > 0 {
+			if s.Metric("envoy_rls_breaker_state") > 0 {
 				return false
 			}
 		}
@@ -101,7 +101,7 @@ func (f *failover) checkCounts(t *testing.T) {
 	all := f.load.between(0, f.load.begun()).of("local")
 	unsure := all.late
 	for _, s := range f.sites {
-		unsure += s.unsure("local") + int(s.metric("envoy_rls_given_back_hits_total", `result="error"`))
+		unsure += s.unsure("local") + int(s.Metric("envoy_rls_given_back_hits_total", `result="error"`))
 	}
 	used := 0
 	proctest.Eventually(t, "debts are given back", func() bool {

@@ -18,7 +18,7 @@ func TestTheServiceIsStarvedOfCPU(t *testing.T) {
 	s := startSite(t, "--redis="+r.URL(), rulesIn(t, policyRules()))
 	l := s.policyLoad(500)
 	l.awaitCalm("before")
-	goroutines := s.metric("go_goroutines")
+	goroutines := s.Metric("go_goroutines")
 	p := l.during(func() {
 		tick := time.NewTicker(40 * time.Millisecond)
 		defer tick.Stop()
@@ -34,7 +34,7 @@ func TestTheServiceIsStarvedOfCPU(t *testing.T) {
 	if store := s.isReady(); store != "ok" {
 		t.Errorf("/readyz says of the store: %s", store)
 	}
-	if n := s.metric("go_goroutines"); n > goroutines+50 {
+	if n := s.Metric("go_goroutines"); n > goroutines+50 {
 		t.Errorf("there were %v goroutines, and are %v", goroutines, n)
 	}
 	l.end()
@@ -71,7 +71,7 @@ func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
 	if user := p.of("flooded"); user.over+sum(user.failed) > 0 {
 		t.Errorf("the other rule of the domain has refused of %s", user)
 	}
-	if n, least := int(s.metric("envoy_rls_overflow_hits_total")), flooded.calls-most*11/10; n < least {
+	if n, least := int(s.Metric("envoy_rls_overflow_hits_total")), flooded.calls-most*11/10; n < least {
 		t.Errorf("%d hits of %s have shared a counter, want %d or more", n, flooded, least)
 	}
 	keys, err := r.Client().DBSize(t.Context()).Result()
@@ -112,7 +112,7 @@ func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	if quiet.percentile(99) >= flooded.percentile(50) || quiet.percentile(50) > flooded.percentile(50)/2 {
 		t.Errorf("the quiet one is held up: %s; beside %s", quiet, flooded)
 	}
-	if n := s.metric("envoy_rls_degraded_answers_total", `domain="deny"`, `reason="queue_full"`); n > 0 || quiet.ok < quiet.calls {
+	if n := s.Metric("envoy_rls_degraded_answers_total", `domain="deny"`, `reason="queue_full"`); n > 0 || quiet.ok < quiet.calls {
 		t.Errorf("the quiet one has found the queue full %v times: %s", n, quiet)
 	}
 }
@@ -137,7 +137,7 @@ func TestTheServiceStartsWithoutRedis(t *testing.T) {
 	o.awaitRecovery(s, l)
 	l.awaitCalm("after")
 	proctest.Eventually(t, "the service is ready", func() bool {
-		code, _ := s.get("/readyz")
+		code, _ := s.Get("/readyz")
 		return code == http.StatusOK
 	})
 	l.end()

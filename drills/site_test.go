@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,57 +121,13 @@ func (s *site) left(domain, key, value string) (n int) {
 	return n
 }
 
-// metric is the sum of a metric's series that have all the labels, each as name="value".
-func (s *site) metric(name string, labels ...string) float64 {
-	s.t.Helper()
-	sum := 0.0
-	_, body := s.get("/metrics")
-	for line := range strings.SplitSeq(body, "\n") {
-		series, value, _ := strings.Cut(line, " ")
-		if own, _, _ := strings.Cut(series, "{"); own != name || !containsAll(series, labels) {
-			continue
-		}
-		n, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			s.t.Fatalf("%s: %v", line, err)
-		}
-		sum += n
-	}
-	return sum
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			return false
-		}
-	}
-	return true
-}
-
-// get reads a page of the service's HTTP port.
-func (s *site) get(path string) (code int, body string) {
-	s.t.Helper()
-	client := http.Client{Timeout: 10 * time.Second}
-	r, err := client.Get("http://" + s.HTTP + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = r.Body.Close() }() // it has been read
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return r.StatusCode, string(text)
-}
-
 // isReady checks that the service is ready and alive, and returns what it says of its store.
 func (s *site) isReady() (store string) {
 	s.t.Helper()
-	if code, body := s.get("/livez"); code != http.StatusOK {
+	if code, body := s.Get("/livez"); code != http.StatusOK {
 		s.t.Errorf("/livez is %d: %s", code, body)
 	}
-	code, body := s.get("/readyz")
+	code, body := s.Get("/readyz")
 	var state struct{ Store string }
 	if err := json.Unmarshal([]byte(body), &state); err != nil || code != http.StatusOK {
 		s.t.Errorf("/readyz is %d: %s (%v)", code, body, err)

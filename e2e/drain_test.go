@@ -80,7 +80,7 @@ func TestNoCallFailsWhileAReplicaDrains(t *testing.T) {
 	r := request{listener: "ingress", path: "steady"}
 	l := g.load(r, 4)
 	for _, s := range []*proctest.Service{staying, leaving} {
-		proctest.Eventually(t, "both replicas answer", func() bool { return total(t, s, "envoy_rls_requests_total") > 100 })
+		proctest.Eventually(t, "both replicas answer", func() bool { return s.Metric("envoy_rls_requests_total") > 100 })
 	}
 
 	leaving.Signal(syscall.SIGTERM)

@@ -75,5 +75,5 @@ func (g *gateway) awaitCallsOf(t *testing.T, s *proctest.Service) {
 		a, err := get("http://"+s.HTTP+"/readyz", nil)
 		return err == nil && a.status == 200
 	})
-	proctest.Eventually(t, "it is called", func() bool { return total(t, s, "envoy_rls_requests_total") > 20 })
+	proctest.Eventually(t, "it is called", func() bool { return s.Metric("envoy_rls_requests_total") > 20 })
 }

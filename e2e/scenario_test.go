@@ -62,7 +62,7 @@ func (s *scenario) awaitCalls(t *testing.T, service *proctest.Service, want int)
 	t.Helper()
 	domain := fmt.Sprintf("domain=%q", s.domain)
 	proctest.Eventually(t, fmt.Sprintf("Envoy has made %d calls", want), func() bool {
-		return total(t, service, "envoy_rls_requests_total", domain) >= float64(want)
+		return service.Metric("envoy_rls_requests_total", domain) >= float64(want)
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -32,38 +31,11 @@ func exactService(t *testing.T, args ...string) *proctest.Service {
 	t.Helper()
 	s := proctest.StartService(t, append(args, "--store-timeout=5s")...)
 	t.Cleanup(func() {
-		if n := total(t, s, "envoy_rls_degraded_answers_total"); n != 0 {
+		if n := s.Metric("envoy_rls_degraded_answers_total"); n != 0 {
 			t.Errorf("a failure policy answered %v times, where the store should have", n)
 		}
 	})
 	return s
-}
-
-// total is the sum of a metric's series that have all the labels, each as name="value".
-func total(t *testing.T, s *proctest.Service, metric string, labels ...string) float64 {
-	t.Helper()
-	var sum float64
-	for line := range lines(t, "http://"+s.HTTP+"/metrics") {
-		name, _, _ := strings.Cut(strings.ReplaceAll(line, " ", "{"), "{")
-		if name != metric || !containsAll(line, labels) {
-			continue
-		}
-		n, err := strconv.ParseFloat(line[strings.LastIndex(line, " ")+1:], 64)
-		if err != nil {
-			t.Fatalf("%s: %v", line, err)
-		}
-		sum += n
-	}
-	return sum
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			return false
-		}
-	}
-	return true
 }
 
 func lines(t *testing.T, url string) iter.Seq[string] {

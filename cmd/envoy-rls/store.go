@@ -91,9 +91,9 @@ func (srv *server) openServer(o redisstore.Options, lanes string) (*redisstore.S
 	if err != nil {
 		return nil, err
 	}
-	state := srv.metrics.GaugeFunc("breaker_state", "0 while Redis is asked, 1 while it is tried, 2 while it is not.", "lane")
-	for name := range store.Lanes {
-		state(lanes+name, func() float64 { return float64(store.Lane(name)) })
+	breaker := srv.metrics.GaugeFunc("breaker_state", "0 while Redis is asked, 1 while it is tried, 2 while it is not.", "lane")
+	for name, state := range store.Lanes {
+		breaker(lanes+name, func() float64 { return float64(state()) })
 	}
 	return store, nil
 }

@@ -46,15 +46,6 @@ type work struct {
 	tried []bool // by hit of the whole batch, whether its place charged it, or tried to
 }
 
-// Count is in how many places b is decided.
-func (s *Store) Count(b *limiter.Batch) int {
-	seen := map[int]bool{}
-	for i := range b.Hits {
-		seen[s.placeOf(&b.Hits[i])] = true
-	}
-	return len(seen)
-}
-
 // Decide implements limiter.Store. Its error joins those of the places; hits of a place that failed are Undecided, and are
 // taken for allowed when the others are set right.
 func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {

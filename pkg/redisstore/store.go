@@ -101,10 +101,10 @@ func (s *Store) Close() error {
 	return errors.Join(s.nodes.close(), s.client.Close())
 }
 
-// Lanes calls yield with the name of each lane and the state of its breaker.
-func (s *Store) Lanes(yield func(name string, state BreakerState) bool) {
+// Lanes calls yield with the name of each lane, and with what tells the state of its breaker at any time.
+func (s *Store) Lanes(yield func(name string, state func() BreakerState) bool) {
 	for _, l := range s.lanes {
-		if !yield(l.name, l.breaker.current()) {
+		if !yield(l.name, l.breaker.current) {
 			return
 		}
 	}
@@ -112,8 +112,8 @@ func (s *Store) Lanes(yield func(name string, state BreakerState) bool) {
 
 // Up tells whether the Store asks its server: whether no lane's breaker is open.
 func (s *Store) Up() bool {
-	for _, state := range s.Lanes {
-		if state != BreakerClosed {
+	for _, l := range s.lanes {
+		if l.breaker.current() != BreakerClosed {
 			return false
 		}
 	}
@@ -135,16 +135,6 @@ func (s *Store) Connections() (all, idle int) {
 	return int(stats.TotalConns), int(stats.IdleConns)
 }
 
-// Lane is the state of the breaker of the lane of a name, or BreakerClosed if there is none.
-func (s *Store) Lane(name string) BreakerState {
-	for n, state := range s.Lanes {
-		if n == name {
-			return state
-		}
-	}
-	return BreakerClosed
-}
-
 // Decide implements limiter.Store. It returns within the Store's timeout and ctx, and at once while the breaker is
 // open. The error is a *Failure, or several that are joined. After one it is not known whether the batch was counted,
 // unless it is of the kind that proves that nothing ran, such as limiter.ErrNotAsked.
@@ -153,14 +143,6 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 		return s.parts.Decide(ctx, b)
 	}
 	return s.lanes[0].Decide(ctx, b)
-}
-
-// Parts is in how many places b is decided, each at an instant of its own.
-func (s *Store) Parts(b *limiter.Batch) int {
-	if s.parts == nil {
-		return 1
-	}
-	return s.parts.Count(b)
 }
 
 // Address is where the server is, without secrets.

@@ -3,6 +3,7 @@ package rls
 import (
 	"math"
 	"testing"
+	"unicode/utf8"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -77,6 +78,9 @@ func FuzzMarshal(f *testing.F) {
 	f.Add("a name", uint8(2), uint32(15), "Retry-After", "4")
 	f.Add("", uint8(0), uint32(0), "", "")
 	f.Fuzz(func(t *testing.T, name string, unit uint8, multiplier uint32, header, value string) {
+		if !utf8.ValidString(name) || !utf8.ValidString(header) || !utf8.ValidString(value) {
+			return // which no rule file has
+		}
 		c := &call{}
 		start := c.response.open(answerStatus)
 		c.currentLimit(&descriptors.Limit{Name: name, Unit: descriptors.Unit(unit), Multiplier: multiplier})
@@ -84,7 +88,7 @@ func FuzzMarshal(f *testing.F) {
 		c.header(header, value)
 		got := &ratelimit.RateLimitResponse{}
 		if err := proto.Unmarshal(c.response, got); err != nil {
-			t.Skip("a text is not UTF-8, which no rule file has")
+			t.Fatal(err)
 		}
 		limit := got.GetStatuses()[0].GetCurrentLimit()
 		if limit.GetName() != name || limit.GetUnit() != ratelimit.RateLimitResponse_RateLimit_Unit(unit) ||
