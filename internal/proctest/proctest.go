@@ -169,6 +169,15 @@ const (
 // nextPort begins where those of other processes, which run tests at the same time, probably don't.
 var nextPort atomic.Int64
 
+// AwayFromMidnight waits for a new day if one is about to begin: it would end the windows that a test counts in. Where a Redis
+// or a service is started here, that has been waited for.
+func AwayFromMidnight(t testing.TB) {
+	t.Helper()
+	const day, test = 24 * time.Hour, 15 * time.Second
+	midnight := time.Now().Add(test).Truncate(day) // in the past, unless the next one is near
+	Eventually(t, "a new day has begun", func() bool { return time.Now().After(midnight) })
+}
+
 // FreePort returns a loopback port that nobody listens on, and that this process hasn't returned before.
 func FreePort(t testing.TB) int {
 	t.Helper()
@@ -200,6 +209,7 @@ func StartRedis(t testing.TB, options ...string) *Redis {
 
 func startRedis(t testing.TB, env []string, options ...string) *Redis {
 	t.Helper()
+	AwayFromMidnight(t)
 	port := FreePort(t)
 	args := append([]string{
 		"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir(),
@@ -272,7 +282,13 @@ type Service struct {
 // is ready.
 func StartService(t testing.TB, args ...string) *Service {
 	t.Helper()
-	s := LaunchService(t, nil, args...)
+	return StartBinary(t, Binary(t), args...)
+}
+
+// StartBinary is StartService of another build.
+func StartBinary(t testing.TB, binary string, args ...string) *Service {
+	t.Helper()
+	s := Launch(t, nil, binary, args...)
 	Eventually(t, "envoy-rls is ready", func() bool { return answers("http://" + s.HTTP + "/readyz") })
 	return s
 }
@@ -280,13 +296,20 @@ func StartService(t testing.TB, args ...string) *Service {
 // LaunchService is StartService without waiting for more than open ports, with variables of its own.
 func LaunchService(t testing.TB, env []string, args ...string) *Service {
 	t.Helper()
+	return Launch(t, env, Binary(t), args...)
+}
+
+// Launch is LaunchService for another build, or another name.
+func Launch(t testing.TB, env []string, binary string, args ...string) *Service {
+	t.Helper()
+	AwayFromMidnight(t)
 	grpc, web, admin := FreePort(t), FreePort(t), FreePort(t)
 	ports := []string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1",
 		fmt.Sprint("GRPC_PORT=", grpc), fmt.Sprint("PORT=", web), fmt.Sprint("DEBUG_PORT=", admin), "DRAIN_DELAY=0s",
 	}
 	s := &Service{
-		Process: Start(t, append(ports, env...), Binary(t), append([]string{"serve"}, args...)...),
+		Process: Start(t, append(ports, env...), binary, append([]string{"serve"}, args...)...),
 		GRPC:    fmt.Sprintf("127.0.0.1:%d", grpc),
 		HTTP:    fmt.Sprintf("127.0.0.1:%d", web),
 		Admin:   fmt.Sprintf("127.0.0.1:%d", admin),

@@ -34,8 +34,8 @@ type Proxy struct {
 	Addr string
 
 	t      testing.TB
-	target string
 	seed   uint64
+	target atomic.Pointer[string]
 
 	faults   atomic.Pointer[Faults]
 	accepted atomic.Int64
@@ -50,8 +50,9 @@ type Proxy struct {
 func StartProxy(t testing.TB, target string, seed uint64) *Proxy {
 	t.Helper()
 	p := &Proxy{
-		Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), t: t, target: target, seed: seed, open: map[net.Conn]bool{},
+		Addr: fmt.Sprintf("127.0.0.1:%d", FreePort(t)), t: t, seed: seed, open: map[net.Conn]bool{},
 	}
+	p.LeadTo(target)
 	p.Set(Faults{})
 	p.Accept()
 	t.Cleanup(func() {
@@ -63,6 +64,9 @@ func StartProxy(t testing.TB, target string, seed uint64) *Proxy {
 
 // URL is its address as --redis takes it.
 func (p *Proxy) URL() string { return "redis://" + p.Addr }
+
+// LeadTo has new connections lead to another server, as a name does that is given to another one.
+func (p *Proxy) LeadTo(target string) { p.target.Store(&target) }
 
 // Set changes what is done to replies from now on.
 func (p *Proxy) Set(f Faults) { p.faults.Store(&f) }
@@ -120,7 +124,7 @@ func (p *Proxy) serve(l net.Listener) {
 			return // refused from now on
 		}
 		n := p.accepted.Add(1)
-		server, err := net.Dial("tcp", p.target)
+		server, err := net.Dial("tcp", *p.target.Load())
 		if err != nil {
 			_ = client.Close() // the server's absence, as the client sees it
 			continue
