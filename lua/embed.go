@@ -33,7 +33,12 @@ func Engine() (string, error) {
 }
 
 // Replicas is the script by which replicas know of each other: it notes under KEYS[1] that the replica ARGV[1] is
-// alive, and returns how many were so within the last ARGV[2] milliseconds.
+// alive, and returns those that were so within the last ARGV[2] milliseconds.
 //
 //go:embed replicas.lua
 var Replicas string
+
+// Notes is the script that keeps small texts for all replicas; its own words say how.
+//
+//go:embed notes.lua
+var Notes string

@@ -47,7 +47,7 @@ end
 -- key, value) gives the row rolled to now; room and spend are as in Go; save(limit, row) writes the row. roll(limit, row)
 -- brings a row to another limit, where that makes a difference.
 local function kernels()
-local K = {}
+local K = {false, false, false, false, false} -- as large as it becomes
 -- kernels
 return K
 end

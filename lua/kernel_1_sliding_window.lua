@@ -13,6 +13,7 @@ K[1] = function()
     load = function(limit, key, value)
       local a, b, c
       if value then a, b, c = match(value, '^(%d+):(%d+):(%d+)$') end
+      if value and not a then a, b, c = match(value, '^(%d+):(%d+):(%d+);') end
       if a then a, b, c = a + 0, b + 0, c + 0 end
       if a and plausible(limit, a * limit.period) and b <= MAX and c <= MAX then
         if a >= limit.window then

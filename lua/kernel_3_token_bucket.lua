@@ -31,6 +31,7 @@ K[3] = function()
     load = function(limit, key, value)
       local a, b
       if value then a, b = match(value, '^(%d+):(%d+)$') end
+      if value and not a then a, b = match(value, '^(%d+):(%d+);') end
       if a then a, b = a + 0, b + 0 end
       if not (a and plausible(limit, a) and b < 2^53) then return newrow(limit, key, now, 0, 0) end
       return roll(limit, newrow(limit, key, a, b, 0))

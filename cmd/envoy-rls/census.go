@@ -36,7 +36,10 @@ func newCensus(s *settings, redis *redisstore.Store) *census {
 			return len(addresses), err
 		}
 	case redis != nil:
-		c.ask = func(ctx context.Context) (int, error) { return redis.Heartbeat(ctx, name, heartbeatLifetime) }
+		c.ask = func(ctx context.Context) (int, error) {
+			all, err := redis.Heartbeat(ctx, redisstore.Replica{Name: name}, heartbeatLifetime)
+			return len(all), err
+		}
 	}
 	return c
 }

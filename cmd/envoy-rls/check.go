@@ -58,11 +58,7 @@ func (c *checkCommand) Run(s streams) error {
 	}
 	rules, problems := descriptors.Compile(files, options)
 	if c.For != "" {
-		for _, name := range descriptors.OtherFiles(c.Paths) {
-			problems = append(problems, descriptors.Problem{
-				File: name, Text: "the replaced service reads every file of a directory as rules; move it elsewhere",
-			})
-		}
+		problems = append(problems, descriptors.OtherFiles(c.Paths)...)
 	}
 	if err := c.print(s, problems); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/envoy-rls/envoy-rls/pkg/certs"
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 )
 
@@ -53,9 +54,14 @@ type redisTLS struct {
 }
 
 func (t *redisTLS) options() redisstore.TLS {
-	return redisstore.TLS{
-		On: t.TLS, CAFile: t.CACert, CertFile: t.ClientCert, KeyFile: t.ClientKey, ServerName: t.ServerName, SkipNameCheck: t.SkipName,
+	o := redisstore.TLS{On: t.TLS, SkipNameCheck: t.SkipName, Client: certs.Client{ServerName: t.ServerName}}
+	if t.CACert != "" {
+		o.Authorities = certs.NewAuthorities(t.CACert, func(time.Time, error) {})
 	}
+	if t.ClientCert != "" {
+		o.Certificate = certs.NewPair(t.ClientCert, t.ClientKey, func(time.Time, error) {})
+	}
+	return o
 }
 
 // redisPerSecond is a Redis of its own for limits of less than a minute.

@@ -104,7 +104,6 @@ func (srv *server) remembering(inner limiter.Store) limiter.Store {
 	if o.Size == 0 {
 		return inner
 	}
-	o.Refused = srv.metrics.RefusedFromMemory
 	store := denycache.New(inner, o)
 	answered := srv.metrics.CounterFunc("deny_cache_hits_total", "Requests answered from memory.", "answered")
 	answered("whole", func() float64 { return float64(store.Answers().Whole) })

@@ -23,7 +23,7 @@ const (
 // watchRules loads the rules, and again whenever they change, until ctx ends.
 func (srv *server) watchRules(ctx context.Context) {
 	loader := descriptors.NewLoader(srv.settings.compileOptions())
-	descriptors.Watch(ctx, srv.settings.rulePaths(), func(files []descriptors.File, err error) {
+	descriptors.Source{Paths: srv.settings.rulePaths()}.Watch(ctx, func(files []descriptors.File, err error) {
 		if err != nil {
 			srv.noRules(err)
 			return

@@ -35,9 +35,6 @@ type Options struct {
 	// its request: denied hits then go uncounted. Without it, a request is asked for as a whole, unless what is
 	// known decides it and asking would change no counter.
 	Uncounted bool
-	// Refused, if it is not nil, is told of each hit that was denied from memory. The hit is the caller's, and many
-	// may be told of at once.
-	Refused func(h *limiter.Hit)
 }
 
 // Answers are how many requests were answered from memory.
@@ -53,7 +50,6 @@ type Store struct {
 	base      time.Time
 	maxAge    time.Duration
 	uncounted bool
-	refused   func(*limiter.Hit)
 	denials   table
 
 	_       [64]byte // what is written all the time, apart from what is only read
@@ -63,7 +59,7 @@ type Store struct {
 
 // New returns a Store that knows nothing yet and asks inner.
 func New(inner limiter.Store, o Options) *Store {
-	s := &Store{inner: inner, now: o.Now, maxAge: o.MaxAge, uncounted: o.Uncounted, refused: o.Refused}
+	s := &Store{inner: inner, now: o.Now, maxAge: o.MaxAge, uncounted: o.Uncounted}
 	if s.maxAge <= 0 {
 		s.maxAge = DefaultMaxAge
 	}
@@ -92,9 +88,9 @@ func (s *Store) clock() int64 {
 	return int64(s.now().Sub(s.base))
 }
 
-// Decide implements limiter.Store. The decisions of a request that is answered from memory are of two kinds: hits
-// that are known to be denied are Decided, with the room that there was, and waits that are exact for the cost that
-// was denied first; the others are Unasked.
+// Decide implements limiter.Store. The decisions of a request that is answered from memory are of two kinds: hits that
+// are known to be denied are Decided and Remembered, with the room that there was, and waits that are exact for the cost
+// that was denied first; the others are Unasked.
 func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	began := s.clock()
 	known := 0
@@ -105,7 +101,6 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	case known == 0:
 	case known == len(b.Hits) || !s.uncounted && !b.Verdict():
 		s.whole.Add(1)
-		s.tell(b)
 		b.Allowed = b.Verdict()
 		return nil
 	case s.uncounted:
@@ -167,23 +162,10 @@ func (s *Store) holdsWithin(b *limiter.Batch, i int) bool {
 	return true
 }
 
-// tell tells of the hits that were answered for.
-func (s *Store) tell(b *limiter.Batch) {
-	if s.refused == nil {
-		return
-	}
-	for i := range b.Hits {
-		if b.Decisions[i].State == limiter.Decided {
-			s.refused(&b.Hits[i])
-		}
-	}
-}
-
 // askForTheRest asks for the hits that are Unasked. In place of the known ones stand looks under a limit of 0: they
 // are denied, too, so that policies see the whole request, and never charged.
 func (s *Store) askForTheRest(ctx context.Context, b *limiter.Batch, began int64) error {
 	s.partial.Add(1)
-	s.tell(b)
 	rest := &limiter.Batch{Flow: b.Flow, Hits: make([]limiter.Hit, len(b.Hits)), Decisions: make([]limiter.Decision, len(b.Hits))}
 	copy(rest.Hits, b.Hits)
 	for i := range rest.Hits {

@@ -103,6 +103,7 @@ func TestADenialIsRememberedAndCountsDown(t *testing.T) {
 	p.clock.Advance(300 * time.Millisecond)
 	p.remembers(hit("a", 1))
 	want := first
+	want.Remembered = true
 	want.At += 300_000
 	want.ResetAfter -= 300 * time.Millisecond
 	want.RetryAfter -= 300 * time.Millisecond

@@ -46,7 +46,7 @@ func comesOnce(b *limiter.Batch, i int) bool {
 // window it doesn't grow, so that whatever is more than the room is denied.
 func (s *Store) denialOf(h *limiter.Hit, d *limiter.Decision, began int64) *denial {
 	need := h.Need()
-	if h.Limit.Algorithm == limiter.FixedWindow {
+	if a := h.Limit.Algorithm; a == limiter.FixedWindow || a == limiter.NamedWindow {
 		need = max(d.Room+1, 0)
 	}
 	return &denial{
@@ -102,7 +102,7 @@ func (e *denial) denies(h *limiter.Hit, now int64) bool {
 func (e *denial) decision(now int64) limiter.Decision {
 	passed := time.Duration(now - e.began).Truncate(time.Microsecond)
 	d := e.was
-	d.Charged = false
+	d.Charged, d.Remembered = false, true
 	d.ResetAfter = max(d.ResetAfter-passed, 0)
 	d.RetryAfter = max(d.RetryAfter-passed, time.Microsecond)
 	d.At += passed.Microseconds()

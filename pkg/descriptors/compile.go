@@ -27,8 +27,15 @@ type Options struct {
 	// Merge lets several files have rules for one domain, in the order of the files. What stands at the top of
 	// two files, of the same key and value, is an Error.
 	Merge bool
-	// ForReplaced makes everything an Error that envoyproxy/ratelimit would refuse a file for.
+	// ForReplaced makes everything an Error that envoyproxy/ratelimit would refuse a file for, and a Warning what it would
+	// take otherwise.
 	ForReplaced bool
+	// ReplacedNames has limits counted under the names that envoyproxy/ratelimit gives their counters, as Counter's
+	// AppendReplacedName makes them: of each rule the first that is a fixed window of one unit. Rules whose names are the
+	// same get a Warning.
+	ReplacedNames bool
+	// HashKey is what values are hashed by where rules want them hashed; nil is SHA-256 alone.
+	HashKey *HashKey
 }
 
 // Compile compiles files to a Ruleset and everything that is wrong with them. A file with an Error is left out,
@@ -36,15 +43,7 @@ type Options struct {
 func Compile(files []File, o Options) (*Ruleset, []Problem) {
 	rs := &Ruleset{domains: map[string]*Domain{}, Hash: hashOf(files, o)}
 	var problems []Problem
-	defaults := defaultsOf{settings: o.Defaults}
-	for _, f := range files {
-		if bytes.Contains(f.Data, []byte("domains")) {
-			c := compiler{reader: reader{file: f.Name, size: len(f.Data)}, options: o}
-			if s := c.read(f.Data, defaultsOf{}); s != nil {
-				defaults.add(s)
-			}
-		}
-	}
+	defaults := gather(files, o)
 	for _, f := range files {
 		d, ps := compileFile(f, o, defaults)
 		if d != nil {
@@ -60,6 +59,20 @@ func Compile(files []File, o Options) (*Ruleset, []Problem) {
 	return rs, problems
 }
 
+// gather reads the defaults of files without rules.
+func gather(files []File, o Options) defaultsOf {
+	defaults := defaultsOf{settings: o.Defaults}
+	for _, f := range files {
+		if bytes.Contains(f.Data, []byte("domains")) {
+			r := reader{file: f.Name, size: len(f.Data), hashKey: o.HashKey}
+			if s := r.read(f.Data, defaultsOf{}); s != nil {
+				defaults.add(s)
+			}
+		}
+	}
+	return defaults
+}
+
 // add adds a file's domain, or says why it can't be added.
 func (rs *Ruleset) add(d *Domain, o Options) []Problem {
 	first := rs.domains[d.Name]
@@ -67,14 +80,19 @@ func (rs *Ruleset) add(d *Domain, o Options) []Problem {
 		rs.domains[d.Name] = d
 		return nil
 	}
-	conflict := "put both into one file, or merge domains"
+	conflict, again := "put both into one file, or merge domains", d.at
 	if o.Merge {
+		unordered := first.unordered(d)
 		if conflict = first.merge(d, o.FileOrder); conflict == "" {
-			return nil
+			if unordered == "" || !o.ForReplaced {
+				return nil
+			}
+			again.Severity, again.Path = Warning, join(d.Name, unordered)
+			again.Text = fmt.Sprintf("%s has wildcards for it, too, and the replaced service tries files in any order; put them into one", first.at.File)
+			return []Problem{again}
 		}
 	}
-	again := d.at
-	again.Text = fmt.Sprintf("domain %q is already at %s:%d:%d; %s", d.Name, first.at.File, first.at.Line, first.at.Column, conflict)
+	again.Text = fmt.Sprintf("domain %q is already at %s; %s", d.Name, first.at.place(), conflict)
 	return []Problem{again}
 }
 
@@ -90,29 +108,40 @@ func hashOf(files []File, o Options) string {
 
 // compileFile compiles one file. It returns no Domain if the file has an Error.
 func compileFile(f File, o Options, defaults defaultsOf) (*Domain, []Problem) {
-	c := compiler{reader: reader{file: f.Name, size: len(f.Data), replaced: o.ForReplaced}, options: o}
+	if f.Unread != nil {
+		return nil, []Problem{{File: f.Name, Text: "it can't be read: " + f.Unread.Error()}}
+	}
+	c := compiler{
+		reader:  reader{file: f.Name, size: len(f.Data), replaced: o.ForReplaced, generated: f.Generated, hashKey: o.HashKey},
+		options: o, source: f,
+	}
 	s := c.read(f.Data, defaults)
 	if s != nil && len(s.domains) == 0 {
 		at := Problem{File: f.Name, Line: s.at.Line, Column: s.at.Column, Path: "domain"}
 		at.within(f)
-		c.domain = &Domain{Name: s.domain, at: at, partition: s.partition, keys: s.keys}
+		c.domain = &Domain{Name: s.domain, at: at, partition: s.partition, keys: c.keys}
 		c.children(&c.domain.root, s.children, trail{})
 		c.checkReplaces()
+		for _, r := range c.domain.rules {
+			r.at.within(f)
+		}
+		c.doubtNames()
 	}
 	for i := range c.problems {
 		c.problems[i].within(f)
 	}
-	slices.SortStableFunc(c.problems, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
+	sortByPlace(c.problems)
 	if HasErrors(c.problems) {
 		return nil, c.problems
 	}
 	return c.domain, c.problems
 }
 
-// within moves p to where it is in the file that f is a part of.
+// within moves p to where it is in the file that f is a part of, or to no line if nobody can see those of f.
 func (p *Problem) within(f File) {
+	if f.Generated {
+		p.Line, p.Column = 0, 0
+	}
 	if f.line > 0 && p.Line > 0 {
 		p.File, p.Line, p.Column = f.shown, p.Line+f.line, p.Column+f.column
 	}
@@ -122,8 +151,10 @@ func (p *Problem) within(f File) {
 type compiler struct {
 	reader
 	options Options
+	source  File
 	domain  *Domain
 	limits  []pathLimit
+	named   []namedRule
 }
 
 // pathLimit is a limit and its rule's path.
@@ -153,6 +184,9 @@ func (t trail) to(s *descriptorSpec) trail {
 
 // children builds the subtree below n, which is at the end of the trail.
 func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
+	if c.generated {
+		specs = c.mergeSame(specs)
+	}
 	seen := map[Entry]*yaml.Node{}
 	for _, s := range specs {
 		id := Entry{s.key, s.matched()}
@@ -164,7 +198,7 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 			continue
 		}
 		seen[id] = s.at
-		child := &node{}
+		child := &node{origin: c.origin(s)}
 		if other := n.add(s, child); other != "" {
 			c.errorf(s.at, s.path, "%s is in another list of values, too; it can be in one", other)
 		}
@@ -175,6 +209,13 @@ func (c *compiler) children(n *node, specs []*descriptorSpec, t trail) {
 	for _, b := range n.children {
 		b.sort(c.options.FileOrder)
 	}
+}
+
+// origin is where s stands for those who look for it.
+func (c *compiler) origin(s *descriptorSpec) origin {
+	at := Problem{File: c.file, Line: s.at.Line, Column: s.at.Column}
+	at.within(c.source)
+	return origin{s.path, at.File, at.Line}
 }
 
 // sort puts places that are tried in turn in order.
@@ -212,7 +253,7 @@ func (n *node) add(s *descriptorSpec, child *node) (taken string) {
 		}
 	case s.value == "":
 		b.any = child
-	case strings.Contains(s.value, "*"):
+	case s.wild():
 		b.wildcards = append(b.wildcards, wildcardNode{newWildcard(s.value), child})
 	default:
 		b.exact[s.value] = child
@@ -237,6 +278,7 @@ func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 		Metadata:  s.metadata,
 		Exempt:    s.exempt,
 	}
+	r.at = Problem{File: c.file, Line: s.at.Line, Column: s.at.Column, Path: s.path}
 	r.Each, r.levels, r.detailed = t.each, t.levels, s.detailed
 	r.perValue = s.detailed || slices.ContainsFunc(t.levels, func(l level) bool { return l.perValue })
 	if slices.ContainsFunc(t.patterns, func(p string) bool { return p != "" }) {
@@ -251,6 +293,9 @@ func (c *compiler) rule(s *descriptorSpec, t trail) *Rule {
 	}
 	// Those that are tried out come last, since they are groups of their own.
 	slices.SortStableFunc(r.Limits, func(a, b Limit) int { return compareBool(a.Shadow, b.Shadow) })
+	if c.options.ReplacedNames {
+		c.nameAsReplaced(r, s)
+	}
 	c.domain.rules = append(c.domain.rules, r)
 	return r
 }

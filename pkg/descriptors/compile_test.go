@@ -72,6 +72,21 @@ func namesItsProblem(t *testing.T, name string) (*descriptors.Ruleset, []descrip
 	return rules, problems
 }
 
+func TestOfAFileThatIsNotReadToItsEndNothingElseIsSaid(t *testing.T) {
+	text := "domain: d\ndescriptors:\n  - &n0 {key: n0, rate_limit: {unit: hour, requests_per_unit: 3}}\n"
+	for i := range 7 {
+		text += fmt.Sprintf("  - &n%d {key: n%[1]d, descriptors: [", i+1)
+		for j := range 10 {
+			text += fmt.Sprintf("{key: k%d, descriptors: [*n%d]}, ", j, i)
+		}
+		text += "]}\n"
+	}
+	_, problems := descriptors.Compile([]descriptors.File{{Name: "a.yaml", Data: []byte(text)}}, descriptors.Options{})
+	if len(problems) != 1 || !strings.Contains(problems[0].Text, "the aliases of this file expand to more than") {
+		t.Errorf("the problems are %v", problems)
+	}
+}
+
 func TestInFileOrderAHiddenWildcardIsNeverReached(t *testing.T) {
 	_, problems := descriptors.Compile([]descriptors.File{{Name: "a.yaml", Data: []byte(`
 domain: shop
@@ -213,6 +228,7 @@ func FuzzCompile(f *testing.F) {
 		for d := range rules.Domains {
 			d.Match([]descriptors.Entry{{Key: "a", Value: "x"}, {Key: "b", Value: ""}})
 			rules.Unmatched(d.Name, []descriptors.Entry{{Key: "key", Value: "value"}})
+			rules.Explain(d.Name, []descriptors.Entry{{Key: "b", Value: "x"}, {Key: "a", Value: "10.0.0.1"}, {Key: "a", Value: "/x?y"}})
 		}
 	})
 }

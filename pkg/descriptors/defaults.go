@@ -76,21 +76,22 @@ type defaultsOf struct {
 type globDefaults struct {
 	wildcard
 	partialDefaults
+	keys map[string]*preparation
 }
 
 func (o *defaultsOf) add(s *spec) {
 	for _, glob := range s.domains {
-		o.globs = append(o.globs, globDefaults{newWildcard(glob), s.defaults})
+		o.globs = append(o.globs, globDefaults{newWildcard(glob), s.defaults, s.keys})
 	}
 	slices.SortStableFunc(o.globs, func(a, b globDefaults) int { return compareWildcards(a.wildcard, b.wildcard) })
 }
 
-// domain is what the most specific glob that matches a domain says, over the settings.
-func (o *defaultsOf) domain(name string) Defaults {
+// domain is what the most specific glob that matches a domain says, over the settings, and how values are prepared there.
+func (o *defaultsOf) domain(name string) (Defaults, map[string]*preparation) {
 	for i := range o.globs {
 		if g := &o.globs[i]; g.matches(name) {
-			return g.over(o.settings)
+			return g.over(o.settings), g.keys
 		}
 	}
-	return o.settings
+	return o.settings, nil
 }

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,14 +57,10 @@ func (d *distinct) admit(value []byte, now time.Time) bool {
 	}
 	h := maphash.Bytes(d.seed, value)
 	layers := *d.layers.Load()
-	known := int64(0)
-	for _, l := range layers {
-		if l.has(h) {
-			return true
-		}
-		known += l.count.Load()
-	}
-	if known >= d.most {
+	switch known, has := count(layers, h); {
+	case has:
+		return true
+	case known >= d.most:
 		return false
 	}
 	if n := len(layers); n == 0 || layers[n-1].count.Load() >= layers[n-1].holds {
@@ -71,6 +68,45 @@ func (d *distinct) admit(value []byte, now time.Time) bool {
 	}
 	layers[len(layers)-1].add(h)
 	return true
+}
+
+// Look tells what Rule.Overflows would of values one after the other, as they come in a request, and changes nothing. The
+// zero value has seen none. It is for one goroutine.
+type Look struct{ admitted map[*distinct][]string }
+
+// Overflows is Rule.Overflows but for that.
+func (l *Look) Overflows(r *Rule, values []byte, now time.Time) bool {
+	d := r.distinct
+	if d == nil {
+		return false
+	}
+	known, has := int64(0), false
+	if d.window.Load() == now.UnixNano()/int64(d.period) {
+		known, has = count(*d.layers.Load(), maphash.Bytes(d.seed, values))
+	}
+	earlier := l.admitted[d]
+	if has || slices.Contains(earlier, string(values)) {
+		return false
+	}
+	if known+int64(len(earlier)) >= d.most {
+		return true
+	}
+	if l.admitted == nil {
+		l.admitted = map[*distinct][]string{}
+	}
+	l.admitted[d] = append(earlier, string(values))
+	return false
+}
+
+// count is how many values are in layers, and whether one with the hash h is, in which case it may stop counting.
+func count(layers []*layer, h uint64) (known int64, has bool) {
+	for _, l := range layers {
+		if l.has(h) {
+			return known, true
+		}
+		known += l.count.Load()
+	}
+	return known, false
 }
 
 // seen is how many distinct values there were in the present period, about.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,11 +33,17 @@ func TestEveryRuleFileInTheDocumentsCompiles(t *testing.T) {
 	for _, name := range append(glob(t, "../../docs/*.md"), "../../README.md") {
 		for _, rules := range rulesOf(t, name) {
 			_, problems := descriptors.Compile([]descriptors.File{{Name: name, Data: []byte(rules)}}, descriptors.Options{})
-			for _, p := range problems {
+			for _, p := range slices.DeleteFunc(problems, func(p descriptors.Problem) bool { return announced(rules, p) }) {
 				t.Error(p)
 			}
 		}
 	}
+}
+
+// announced tells whether rules say of a line that it is warned of.
+func announced(rules string, p descriptors.Problem) bool {
+	line := strings.Split(rules, "\n")[max(p.Line-1, 0)]
+	return p.Severity == descriptors.Warning && strings.Contains(line, "# check warns")
 }
 
 // TestTheRulesDocumentSaysWhatMatches checks the table of docs/rules.md.

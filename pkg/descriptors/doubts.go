@@ -23,9 +23,16 @@ func (c *compiler) doubts(specs []*descriptorSpec) {
 		if s.exempt && !slices.Contains(trusted, s.key) {
 			c.warn(s, "if a client can choose %s, as it can a header, it can make its requests free", s.key)
 		}
-		if strings.Contains(s.key, "*") {
+		if strings.Contains(s.key, "*") && !s.literal && !c.replaced {
 			c.warn(s, "a star in a key is a star, and matches nothing else; stars in values match")
 		}
+	}
+	if c.replaced {
+		texts := make([]oldText, len(specs))
+		for i, s := range specs {
+			texts[i] = oldText{s.key, s.value, s.path}
+		}
+		doubtJoined(texts, func(i int, text string) { c.warn(specs[i], "%s", text) })
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		siblings := byKey[key]
@@ -58,7 +65,7 @@ func (s *descriptorSpec) covers(o *descriptorSpec) bool {
 	switch {
 	case s.matched() == "":
 		return true
-	case !strings.Contains(s.value, "*") || o.value == "":
+	case !s.wild() || o.value == "":
 		return false
 	}
 	w := newWildcard(s.value)
@@ -88,7 +95,7 @@ func (c *compiler) doubtHidden(siblings []*descriptorSpec) {
 func (c *compiler) doubtWildcards(siblings []*descriptorSpec) {
 	var stars []*descriptorSpec
 	for _, s := range siblings {
-		if strings.Contains(s.value, "*") {
+		if s.wild() {
 			stars = append(stars, s)
 		}
 	}
@@ -105,6 +112,9 @@ func (c *compiler) doubtWildcards(siblings []*descriptorSpec) {
 func (c *compiler) doubtPair(first, second *descriptorSpec) {
 	a, b := newWildcard(first.value), newWildcard(second.value)
 	switch {
+	case c.replaced && compareWildcards(a, b) > 0 && a.overlaps(&b):
+		c.warn(second, "the replaced service takes the first of the file that matches, here %s, and this one the more specific, here %s; put that first",
+			first.path, second.path)
 	case c.options.FileOrder && first.covers(second):
 		c.warn(second, "never reached: %s comes first and matches all of it; put it before that", first.path)
 	case first.covers(second) || second.covers(first):

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -18,6 +21,11 @@ import (
 type File struct {
 	Name string
 	Data []byte
+	// Unread is why it could not be read, which makes it a bad file without Data.
+	Unread error
+	// Generated says that no person wrote the YAML. Problems then have no lines, and descriptors of one key and value
+	// are made one, with a Warning, since their author can't.
+	Generated bool
 
 	// A file that is part of another is shown under that one's name, so many lines and columns later.
 	shown        string
@@ -72,7 +80,7 @@ func (b block) misplaced(key string) string {
 	case b == limitsBlock && slices.Contains(descriptorBlock.keys(), key):
 		return key + " belongs one level up, beside rate_limits"
 	}
-	if word, ok := nearest(key, b.keys()); ok {
+	if word, ok := Nearest(key, b.keys()); ok {
 		return "unknown key; did you mean " + word + "?"
 	}
 	for other := range blocks {
@@ -81,13 +89,6 @@ func (b block) misplaced(key string) string {
 		}
 	}
 	return "unknown key; this block has " + strings.Join(b.keys(), ", ")
-}
-
-// newKeys are those that envoyproxy/ratelimit doesn't know, by block.
-var newKeys = map[block][]string{
-	fileBlock:       {"domains", "keys", "defaults", "partition_by"},
-	descriptorBlock: {"values", "cidrs", "exempt", "max_values", "rate_limits", "count_denied", "on_store_failure"},
-	limitBlock:      {"unit_multiplier", "algorithm", "burst"},
 }
 
 // spec is one file, read but not yet checked as a whole.
@@ -100,6 +101,7 @@ type spec struct {
 	domainsAt *yaml.Node
 	defaults  partialDefaults
 	keys      map[string]*preparation
+	keysAt    *yaml.Node
 	list      *yaml.Node // descriptors
 	at        *yaml.Node
 	children  []*descriptorSpec
@@ -109,6 +111,7 @@ type descriptorSpec struct {
 	at         *yaml.Node
 	path       string
 	key, value string
+	literal    bool // a star in value is a star
 	values     []string
 	cidrs      []netip.Prefix
 	exempt     bool
@@ -154,8 +157,14 @@ func (r *reader) read(data []byte, of defaultsOf) *spec {
 	case s.domain == "":
 		r.errorf(s.at, "domain", "a file needs a domain that is not empty, the one that Envoy's filter names")
 	}
-	if s.list != nil && s.domains == nil {
-		r.base, r.keys = s.defaults.over(of.domain(s.domain)), s.keys
+	if s.domains != nil {
+		return s
+	}
+	base, keys := of.domain(s.domain)
+	r.base, r.keys = s.defaults.over(base), map[string]*preparation{}
+	maps.Copy(r.keys, keys)
+	maps.Copy(r.keys, s.keys)
+	if s.list != nil {
 		s.children = r.descriptors(s.list, s.domain, 1)
 	}
 	return s
@@ -172,7 +181,7 @@ func (r *reader) fileField(s *spec, f field) {
 	case "defaults":
 		s.defaults = r.partialDefaults(f.value)
 	case "keys":
-		s.keys = r.preparations(f.value)
+		s.keys, s.keysAt = r.preparations(f.value), f.key
 	case "partition_by":
 		s.partition = r.text(f.value, "partition_by")
 	}
@@ -207,6 +216,9 @@ func yamlProblem(file string, data []byte, err error) Problem {
 			p.Line++
 		}
 	}
+	if strings.Contains(p.Text, "UTF-8") || strings.HasPrefix(p.Text, "control characters") {
+		p.Line, p.Column = badCharacter(data) // the library tells no place
+	}
 	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 	var anchor string
 	if n, _ := fmt.Sscanf(p.Text, "unknown anchor '%s", &anchor); n == 1 {
@@ -219,6 +231,22 @@ func yamlProblem(file string, data []byte, err error) Problem {
 		p.Text += "; indent by spaces, not by tabs"
 	}
 	return p
+}
+
+// badCharacter is where the first character is that is none of YAML's, or no character at all.
+func badCharacter(data []byte) (line, column int) {
+	line, column = 1, 1
+	for len(data) > 0 {
+		c, size := utf8.DecodeRune(data)
+		switch {
+		case c == '\n':
+			line, column = line+1, 0
+		case c == utf8.RuneError && size == 1, unicode.IsControl(c) && c != '\t' && c != '\r' && c != '\u0085':
+			return line, column
+		}
+		data, column = data[size:], column+1
+	}
+	return 1, 1
 }
 
 func (r *reader) descriptors(list *yaml.Node, path string, depth int) []*descriptorSpec {
@@ -278,6 +306,7 @@ func (r *reader) identity(s *descriptorSpec, fields []field, parent string) {
 			r.errorf(f.key, path, "a descriptor has one of value, values and cidrs; make two descriptors")
 		}
 	}
+	s.literal = r.generated && s.value == s.key // as Envoy Gateway names routes, with the stars of their hosts
 	if s.key != "" {
 		s.path = join(parent, ruleName(s.key, s.matched()))
 	}
@@ -337,9 +366,12 @@ func (s *descriptorSpec) matched() string {
 	return s.value
 }
 
+// wild tells whether the descriptor's value is a wildcard.
+func (s *descriptorSpec) wild() bool { return strings.Contains(s.value, "*") && !s.literal }
+
 // several tells whether the descriptor matches more than one value, and not any.
 func (s *descriptorSpec) several() bool {
-	return strings.Contains(s.value, "*") || len(s.values) > 0 || len(s.cidrs) > 0
+	return s.wild() || len(s.values) > 0 || len(s.cidrs) > 0
 }
 
 func ruleName(key, value string) string {
@@ -582,6 +614,7 @@ func (r *reader) json(n *yaml.Node, path string, depth int) any {
 	case n.Kind == yaml.MappingNode:
 		m := map[string]any{}
 		for _, f := range r.merged(n, path, 0) {
+			r.checkMetadata(f, join(path, f.key.Value))
 			m[f.key.Value] = r.json(f.value, join(path, f.key.Value), depth+1)
 		}
 		return m

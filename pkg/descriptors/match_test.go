@@ -3,6 +3,7 @@ package descriptors_test
 import (
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +160,34 @@ func TestFilesWithoutRulesHaveDefaultsForTheDomainsOfOthers(t *testing.T) {
 	}
 	if test.Limits[0].Algorithm != limiter.SlidingLog || test.OnFailure != limiter.FailDeny {
 		t.Errorf("test: %+v", test)
+	}
+}
+
+// TestFilesWithoutRulesPrepareTheValuesOfOthers also where the others have keys of their own, or no rules at all.
+func TestFilesWithoutRulesPrepareTheValuesOfOthers(t *testing.T) {
+	files := []descriptors.File{
+		{Name: "a.yaml", Generated: true, Data: []byte("domain: prod/web\ndescriptors: [{key: user, value: ANN, rate_limit: {unit: day, requests_per_unit: 1}}]")},
+		{Name: "b.yaml", Data: []byte("domain: prod/own\nkeys: {user: {lowercase: true}}\ndescriptors: [{key: user, value: ANN, rate_limit: {unit: day, requests_per_unit: 1}}]")},
+		{Name: "c.yaml", Data: []byte("domain: prod/none")},
+		{Name: "d.yaml", Data: []byte("domains: [\"prod/*\"]\nkeys: {user: {lowercase: true, hash: true}, path: {strip_query: true}}")},
+		{Name: "e.yaml", Data: []byte("domain: test\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]")},
+	}
+	rules, problems := descriptors.Compile(files, descriptors.Options{HashKey: descriptors.NewHashKey([]byte("secret"))})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	hashed := byHMAC([]byte("secret"), "ann")
+	for domain, want := range map[string]string{
+		"prod/web": "user=" + hashed + " path=/a", "prod/own": "user=ann path=/a", "prod/none": "user=" + hashed + " path=/a", "test": "user=Ann path=/a?b",
+	} {
+		list := entries("user=Ann path=/a?b")
+		rules.Domain(domain).Prepare(list)
+		if !slices.Equal(list, entries(want)) {
+			t.Errorf("%s: %v, want %s", domain, list, want)
+		}
+		if r := rules.Domain(domain).Match(list[:1]); r == nil && domain != "prod/none" {
+			t.Errorf("%s: no rule matches %v", domain, list[0])
+		}
 	}
 }
 

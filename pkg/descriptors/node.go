@@ -20,14 +20,19 @@ func maxNodes(size int) int { return 1<<20 + 2*size }
 // into structs, because only nodes know their position and the text that was written: decoding turns 10.7
 // into 10 and a quoted "yes" into true without a word.
 type reader struct {
-	file     string
-	size     int
-	replaced bool // report what envoyproxy/ratelimit would refuse
-	visited  int
-	problems []Problem
+	file      string
+	size      int
+	replaced  bool // report what envoyproxy/ratelimit would refuse, or take otherwise
+	asSent    bool // leave values unprepared
+	generated bool // no person wrote it
+	visited   int
+	gaveUp    bool // what is wrong with the rest is not known
+	problems  []Problem
 
-	base Defaults // of the file
-	keys map[string]*preparation
+	hashKey *HashKey // that of the options
+
+	base Defaults                // of the file
+	keys map[string]*preparation // those of the file, and of its domain's defaults
 }
 
 func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {
@@ -35,6 +40,9 @@ func (r *reader) errorf(n *yaml.Node, path, format string, args ...any) {
 }
 
 func (r *reader) report(s Severity, n *yaml.Node, path, text string) {
+	if r.gaveUp {
+		return
+	}
 	r.problems = append(r.problems, Problem{
 		Severity: s, File: r.file, Line: n.Line, Column: n.Column, Path: path, Text: text,
 	})
@@ -53,6 +61,7 @@ func (r *reader) resolve(n *yaml.Node) *yaml.Node {
 	most := maxNodes(r.size)
 	if r.visited++; r.visited == most {
 		r.errorf(n, "", "the aliases of this file expand to more than %d nodes; write less of it by reference", most)
+		r.gaveUp = true
 	}
 	if r.visited >= most {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
@@ -79,8 +88,8 @@ func (r *reader) checkFields(fields []field, path string, b block) {
 			r.errorf(f.key, join(path, f.key.Value), "written twice, also at %d:%d; delete one",
 				fields[first].key.Line, fields[first].key.Column)
 		}
-		if r.replaced && slices.Contains(newKeys[b], f.key.Value) {
-			r.errorf(f.key, join(path, f.key.Value), "the replaced service doesn't know it, and would refuse all rules for it")
+		if mend := newKeys[b][f.key.Value]; r.replaced && mend != "" {
+			r.errorf(f.key, join(path, f.key.Value), "the replaced service doesn't know it, and would refuse all rules for it; %s", mend)
 		}
 		if !slices.Contains(b.keys(), f.key.Value) {
 			r.errorf(f.key, join(path, f.key.Value), "%s", b.misplaced(f.key.Value))
@@ -142,8 +151,8 @@ func (r *reader) text(n *yaml.Node, path string) string {
 	case n.Kind != yaml.ScalarNode:
 		r.errorf(n, path, "want text, got %s", describe(n))
 		return ""
-	case r.replaced && n.Tag == "!!float":
-		r.errorf(n, path, "the replaced service refuses a number with a fraction here; put it in quotes")
+	case r.replaced && unreadable(n):
+		r.errorf(n, path, "the replaced service refuses such a number as text; put it in quotes")
 	case strings.ContainsFunc(n.Value, unicode.IsControl):
 		r.errorf(n, path, "%q holds a control character, such as a line's end; a text ends in one after | or >", abbreviate(n.Value))
 	}

@@ -1,10 +1,9 @@
 package descriptors
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/netip"
 	"strings"
+	"unsafe"
 
 	"gopkg.in/yaml.v3"
 )
@@ -12,12 +11,13 @@ import (
 // preparation is what is done to the values of a key before they are matched and counted.
 type preparation struct {
 	stripQuery, lowercase, hash bool
+	hashKey                     *HashKey
 	mask                        bool
 	v4, v6                      int // bits of an address that are kept
 }
 
-// value prepares a value that a request brings.
-func (p *preparation) value(v string) string {
+// value prepares a value that a request brings. It appends hashes to dst, which they alias.
+func (p *preparation) value(dst []byte, v string) ([]byte, string) {
 	if p.stripQuery {
 		v, _, _ = strings.Cut(v, "?")
 	}
@@ -28,10 +28,11 @@ func (p *preparation) value(v string) string {
 		v = p.masked(v)
 	}
 	if p.hash {
-		sum := sha256.Sum256([]byte(v))
-		v = hex.EncodeToString(sum[:16])
+		start := len(dst)
+		dst = p.hashKey.appendHash(dst, v)
+		v = unsafe.String(&dst[start], len(dst)-start)
 	}
-	return v
+	return dst, v
 }
 
 // masked is the network of an address, as 2001:db8:1:2::/64, or the address itself if all of it is kept. What
@@ -74,7 +75,7 @@ func (r *reader) preparations(n *yaml.Node) map[string]*preparation {
 	keys := map[string]*preparation{}
 	for _, f := range r.merged(n, "keys", 0) {
 		path := "keys." + f.key.Value
-		p := &preparation{v4: 32, v6: 128}
+		p := &preparation{hashKey: r.hashKey, v4: 32, v6: 128}
 		for _, g := range r.fields(f.value, path, keysBlock) {
 			r.preparation(p, g, join(path, g.key.Value))
 		}
@@ -115,10 +116,11 @@ func (r *reader) preparation(p *preparation, f field, path string) {
 func (r *reader) prepared(n *yaml.Node, path, key, value string) string {
 	p := r.keys[key]
 	switch {
-	case p == nil:
+	case p == nil || r.asSent:
 		return value
 	case !strings.Contains(value, "*"):
-		return p.value(value)
+		_, value = p.value(nil, value)
+		return value
 	case p.hash || p.mask:
 		r.errorf(n, path, "values of %s are hashed or masked, which no star can match; write whole values", key)
 	case p.lowercase:

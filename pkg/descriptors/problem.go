@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,11 +44,7 @@ type Problem struct {
 // String is the problem as file:line:column: path: text, with "warning: " before the path of a warning.
 func (p Problem) String() string {
 	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Column)
-	}
-	b.WriteString(": ")
+	b.WriteString(p.place() + ": ")
 	if p.Severity == Warning {
 		b.WriteString("warning: ")
 	}
@@ -58,24 +55,39 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// place is the file, and the line and column if there are any.
+func (p Problem) place() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}
+
 // HasErrors tells whether any problem is an Error.
 func HasErrors(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity == Error })
 }
 
+// sortByPlace sorts the problems of one file.
+func sortByPlace(problems []Problem) {
+	slices.SortStableFunc(problems, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
 // suggest returns " did you mean X?" with the candidate most like word, or "".
 func suggest(word string, candidates []string) string {
-	if c, ok := nearest(word, candidates); ok {
+	if c, ok := Nearest(word, candidates); ok {
 		return "; did you mean " + c + "?"
 	}
 	return ""
 }
 
-// nearest finds the candidate that word most probably was meant to be: equal but for case and separators,
+// Nearest finds the candidate that word most probably was meant to be: equal but for case and separators,
 // begun and not finished, or a few letters away.
-func nearest(word string, candidates []string) (string, bool) {
+func Nearest(word string, candidates []string) (string, bool) {
 	folded := fold(word)
-	best, bestDistance := "", 2+len(folded)/5
+	best, bestDistance := "", min(2+len(folded)/5, max(len(folded), 1), maxWord)
 	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
 		other := fold(c)
 		switch {

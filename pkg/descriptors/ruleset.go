@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -29,7 +30,8 @@ type Domain struct {
 	keys      map[string]*preparation
 	root      node
 	// rules in the order of their files
-	rules []*Rule
+	rules     []*Rule
+	overrides map[*Rule][]overridden // nil: there are none
 }
 
 // Rule is a descriptor of a rule file that has a rate_limit.
@@ -57,7 +59,10 @@ type Rule struct {
 	MaxValues int64
 	// Metadata is the rule's own, for the answer; in the terms of JSON. It is shared and never written.
 	Metadata map[string]any
+	// Override is the ID of the override that made the rule what it is, or "".
+	Override string
 
+	at       Problem   // where its file has it
 	distinct *distinct // nil: there is nothing to bound
 	levels   []level
 	detailed bool
@@ -84,7 +89,17 @@ type Limit struct {
 type node struct {
 	children map[string]*branch // by key
 	rule     *Rule              // nil: a descriptor that ends here has no limit
+	origin   origin             // the root has none
 }
+
+// origin is where a descriptor of the rules stands, and its path, as Rule.Path is.
+type origin struct {
+	path, file string
+	line       int
+}
+
+// String is file:line.
+func (o origin) String() string { return fmt.Sprintf("%s:%d", o.file, o.line) }
 
 // branch is all children of a node that have one key.
 type branch struct {
@@ -107,6 +122,9 @@ type wildcardNode struct {
 
 // Domain returns the rules of a domain, or nil if no file names it.
 func (rs *Ruleset) Domain(name string) *Domain { return rs.domains[name] }
+
+// At is where the domain's first file names it, as file:line.
+func (d *Domain) At() string { return fmt.Sprintf("%s:%d", d.at.File, d.at.Line) }
 
 // Domains calls yield for every domain, in no particular order.
 func (rs *Ruleset) Domains(yield func(*Domain) bool) {
@@ -135,15 +153,19 @@ func (b *branch) network(value string) *node {
 }
 
 // Prepare prepares the values of entries in place, as the domain's rules and counters want them.
-func (d *Domain) Prepare(entries []Entry) {
+func (d *Domain) Prepare(entries []Entry) { d.AppendPrepared(nil, entries) }
+
+// AppendPrepared is Prepare for callers with a buffer: it appends hashes of values to dst, which the entries then alias.
+func (d *Domain) AppendPrepared(dst []byte, entries []Entry) []byte {
 	if len(d.keys) == 0 {
-		return
+		return dst
 	}
 	for i := range entries {
 		if p := d.keys[entries[i].Key]; p != nil {
-			entries[i].Value = p.value(entries[i].Value)
+			dst, entries[i].Value = p.value(dst, entries[i].Value)
 		}
 	}
+	return dst
 }
 
 // Partition says which counters of the domain belong together: those of descriptors for which it returns the

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -22,18 +21,18 @@ const (
 	pollInterval = 10 * time.Second
 )
 
-// Watch calls changed with what ReadFiles(paths) returns: at once, and again whenever that has changed, until
-// ctx ends. It sees edits in place, renames, new and removed directories and the swapping of links. Calls of
-// changed follow each other.
-func Watch(ctx context.Context, paths []string, changed func([]File, error)) {
-	w := &watcher{paths: paths, watched: map[string]os.FileInfo{}}
+// Watch calls changed with what Read returns: at once, and again whenever that has changed, until ctx ends. It sees
+// edits in place, renames, new and removed directories and the swapping of links. Calls of changed follow each
+// other.
+func (s Source) Watch(ctx context.Context, changed func([]File, error)) {
+	w := &watcher{source: s, watched: map[string]os.FileInfo{}}
 	var err error
 	if w.events, err = fsnotify.NewWatcher(); err == nil { // without, there is the poll
 		defer func() { _ = w.events.Close() }()
 	}
 	last := ""
 	for {
-		files, err := ReadFiles(paths)
+		files, err := s.Read()
 		if now := state(files, err); now != last {
 			last = now
 			changed(files, err)
@@ -47,19 +46,19 @@ func Watch(ctx context.Context, paths []string, changed func([]File, error)) {
 	}
 }
 
-// state is equal for equal results of ReadFiles.
+// state is equal for equal results of Read.
 func state(files []File, err error) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v\n", err)
 	for _, f := range files {
-		fmt.Fprintf(h, "%q %d\n", f.Name, len(f.Data))
+		fmt.Fprintf(h, "%q %d %v\n", f.Name, len(f.Data), f.Unread)
 		_, _ = h.Write(f.Data) // a hash takes everything
 	}
 	return string(h.Sum(nil))
 }
 
 type watcher struct {
-	paths   []string
+	source  Source
 	events  *fsnotify.Watcher      // nil: not to be had
 	watched map[string]os.FileInfo // directories: a name may come to mean another one
 }
@@ -70,9 +69,9 @@ func (w *watcher) follow() bool {
 		return false
 	}
 	dirs := map[string]bool{}
-	for _, p := range w.paths {
+	for _, p := range w.source.Paths {
 		addLinks(p, dirs)
-		addDirs(p, dirs, maxDirDepth)
+		w.addDirs(p, dirs, maxDirDepth)
 	}
 	for _, dir := range w.events.WatchList() {
 		info, err := os.Stat(dir)
@@ -103,8 +102,8 @@ func addLinks(path string, dirs map[string]bool) {
 	}
 }
 
-// addDirs adds path, if it is a directory, and all below that ReadFiles reads.
-func addDirs(path string, dirs map[string]bool, depth int) {
+// addDirs adds path, if it is a directory, and all below that Read reads.
+func (w *watcher) addDirs(path string, dirs map[string]bool, depth int) {
 	entries, err := os.ReadDir(path)
 	if err != nil || depth == 0 {
 		return
@@ -112,8 +111,8 @@ func addDirs(path string, dirs map[string]bool, depth int) {
 	dirs[path] = true
 	for _, e := range entries {
 		name := filepath.Join(path, e.Name())
-		if info, err := os.Stat(name); err == nil && info.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-			addDirs(name, dirs, depth-1)
+		if info, err := os.Stat(name); err == nil && info.IsDir() && !w.source.hides(e.Name()) {
+			w.addDirs(name, dirs, depth-1)
 		}
 	}
 }

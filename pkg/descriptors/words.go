@@ -18,10 +18,13 @@ func (r *Rule) Words() []string {
 	}
 	lines := make([]string, len(r.Limits))
 	for i := range r.Limits {
-		lines[i] = r.Limits[i].Words() + r.how(&r.Limits[i])
+		lines[i] = r.LimitWords(&r.Limits[i])
 	}
 	return lines
 }
+
+// LimitWords is what Words says of l, which need not be a limit of r's own.
+func (r *Rule) LimitWords(l *Limit) string { return l.Words() + r.how(l) }
 
 // how is what r does with a limit of its own: whose it is, its algorithm, and the policies.
 func (r *Rule) how(l *Limit) string {

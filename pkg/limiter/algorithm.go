@@ -22,6 +22,9 @@ const (
 	// LeakyBucket is the same bucket seen from the other side, as a meter: it holds Burst hits and leaks
 	// Requests in a Period.
 	LeakyBucket
+	// NamedWindow is FixedWindow for counters whose names tell their window, as those of envoyproxy/ratelimit do. Rule
+	// files have no name of its own for it, and it has to come last.
+	NamedWindow
 )
 
 // kernels has a line for each algorithm.
@@ -31,9 +34,10 @@ var kernels = [...]kernel{
 	SlidingLog:    slidingLog,
 	TokenBucket:   tokenBucket,
 	LeakyBucket:   leakyBucket(),
+	NamedWindow:   namedWindow,
 }
 
-// String is the algorithm's name in rule files.
+// String is the algorithm's name in rule files, where a NamedWindow is a fixed window.
 func (a Algorithm) String() string {
 	if int(a) < len(kernels) {
 		return kernels[a].name
@@ -44,11 +48,11 @@ func (a Algorithm) String() string {
 // HasBurst tells whether a limit of the algorithm has a Burst: whether it is a bucket.
 func (a Algorithm) HasBurst() bool { return int(a) < len(kernels) && kernels[a].bucket }
 
-// ParseAlgorithm is the inverse of Algorithm.String. Its error lists the names there are.
+// ParseAlgorithm is the inverse of Algorithm.String, but for NamedWindow. Its error lists the names there are.
 func ParseAlgorithm(name string) (Algorithm, error) {
-	for i := range kernels {
-		if name == kernels[i].name {
-			return Algorithm(i), nil
+	for a := range NamedWindow {
+		if name == kernels[a].name {
+			return a, nil
 		}
 	}
 	return 0, fmt.Errorf("unknown algorithm %q; there is %s", name, strings.Join(AlgorithmNames(), ", "))
@@ -56,8 +60,8 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 
 // AlgorithmNames are the names that ParseAlgorithm knows.
 func AlgorithmNames() []string {
-	names := make([]string, len(kernels))
-	for i := range kernels {
+	names := make([]string, NamedWindow)
+	for i := range names {
 		names[i] = kernels[i].name
 	}
 	return names

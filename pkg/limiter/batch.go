@@ -118,6 +118,8 @@ type Decision struct {
 	// Charged tells whether the counter changed. A counter that nothing was charged to is as it was, also if
 	// it was looked at in a later window.
 	Charged bool
+	// Remembered tells that the hit was denied from memory: no store was asked for it.
+	Remembered bool
 	// Room is how many hits of cost 1 would still be admitted after this decision; negative is over or in
 	// debt.
 	Room int64

@@ -16,7 +16,7 @@ import (
 type handles struct {
 	requests map[request]prometheus.Counter
 	limits   map[series]*limitCounters
-	places   map[*limiter.Limit]series // of limits, by where they are in the rules
+	names    map[series]oldName // of limits, and of those that requests bring along
 	bounded  []*descriptors.Rule
 }
 
@@ -36,11 +36,12 @@ const resultRest = "refused_within_limit"
 // is something to count: there can be many rules.
 type limitCounters struct {
 	series
-	refused   rls.Result // what its refusals are called
-	decisions [3]prometheus.Counter
-	hits      [3]lazyCounter
-	rest      lazyCounter
-	near      lazyCounter
+	refused    rls.Result // what its refusals are called
+	decisions  [3]prometheus.Counter
+	hits       [3]lazyCounter
+	rest       lazyCounter
+	near       lazyCounter
+	remembered lazyCounter
 }
 
 // lazyCounter is a counter that is made when it is first needed.
@@ -60,8 +61,13 @@ func (l *lazyCounter) add(n int64, v *prometheus.CounterVec, labels ...string) {
 
 // handlesOf makes the counters of all limits.
 func (m *Metrics) handlesOf(rules *descriptors.Ruleset) *handles {
-	h := &handles{map[request]prometheus.Counter{}, map[series]*limitCounters{}, map[*limiter.Limit]series{}, bounded(rules)}
+	h := &handles{
+		requests: map[request]prometheus.Counter{}, limits: map[series]*limitCounters{},
+		names: map[series]oldName{}, bounded: bounded(rules),
+	}
 	for d := range rules.Domains {
+		own := descriptors.MetricPath{Path: d.Name + rls.BroughtAlong, Keys: [2]string{rls.BroughtAlong[1:]}}
+		h.names[series{d.Name, own.Path}] = m.replaced.name(d.Name, &own)
 		for _, code := range []string{codeOK, codeOverLimit, codeError} {
 			h.requests[request{d.Name, code}] = m.requests.WithLabelValues(d.Name, code)
 		}
@@ -82,7 +88,8 @@ func (m *Metrics) addHandles(h *handles, r *descriptors.Rule) {
 			l.decisions[n] = m.decisions.WithLabelValues(l.domain, l.path, string(result))
 		}
 		h.limits[l.series] = l
-		h.places[&r.Limits[i].Limit] = l.series
+		path := r.MetricPath(&r.Limits[i])
+		h.names[l.series] = m.replaced.name(r.Domain, &path)
 	}
 }
 
@@ -102,6 +109,9 @@ func (l *limitCounters) count(m *Metrics, d *rls.Decided) bool {
 	if d.Near > 0 {
 		l.near.add(d.Near, m.near, l.domain, l.path)
 	}
+	if d.Remembered {
+		l.remembered.add(d.Cost, m.remembered, l.domain, l.path)
+	}
 	told, rest := parts(d)
 	if rest > 0 {
 		l.rest.add(rest, m.hits, l.domain, l.path, resultRest)
@@ -117,6 +127,9 @@ func (m *Metrics) countSlowly(d *rls.Decided, path string) {
 	m.decisions.WithLabelValues(d.Domain, path, string(d.Result)).Inc()
 	if d.Near > 0 {
 		m.near.WithLabelValues(d.Domain, path).Add(float64(d.Near))
+	}
+	if d.Remembered {
+		m.remembered.WithLabelValues(d.Domain, path).Add(float64(d.Cost))
 	}
 	told, rest := parts(d)
 	if rest > 0 {

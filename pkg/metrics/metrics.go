@@ -25,32 +25,37 @@ type Metrics struct {
 
 	requests, decisions, hits, unmatched *prometheus.CounterVec
 	badOverrides, degraded, overflows    *prometheus.CounterVec
+	shadowed                             *prometheus.CounterVec
 	near, remembered                     *prometheus.CounterVec
 	storeErrors, gaveBack                *prometheus.CounterVec
-	reloadFailures, storeResets          prometheus.Counter
+	reloads, reloadFailures, storeResets prometheus.Counter
+	badRequests                          prometheus.Counter
 	late                                 *prometheus.CounterVec
 	duration, granted                    prometheus.Histogram
-	storeDuration, batchSize             prometheus.Histogram
+	storeDuration, batchSize, queued     prometheus.Histogram
 	config, rules                        *prometheus.GaugeVec
 	reloadOK, reloadTime                 prometheus.Gauge
 
 	unknownDomain prometheus.Counter
 	empty         *prometheus.CounterVec
 
-	quick   atomic.Pointer[handles]
-	scraped *scraped
+	quick    atomic.Pointer[handles]
+	scraped  *scraped
+	replaced *replaced
+	native   map[string]*prometheus.CounterVec // all of them, by what they are called
 
 	mu     sync.Mutex
-	series map[series]bool            // of the rules in force
-	values map[series]map[string]bool // of those, the paths with values in them
-	held   int                        // paths in values
+	series map[series]bool               // of the rules in force
+	values map[series]map[string]oldName // of those, the paths with values in them
+	held   int                           // paths in values
 	capped prometheus.Counter
 }
 
-// The most paths with values in them that there are series of: their values are what clients choose.
+// The most paths with values in them that there are series of, and the longest: their values are what clients choose.
 const (
 	maxValuesOfARule = 200
 	maxValues        = 20_000
+	maxValuePath     = 512
 )
 
 // other stands for the values that are too many.
@@ -64,11 +69,17 @@ type series struct {
 // results are all that a descriptor's result can be.
 var results = [...]rls.Result{
 	rls.ResultOK, rls.ResultNearLimit, rls.ResultOverLimit, rls.ResultShadowOverLimit, rls.ResultUnlimited, rls.ResultReplaced, rls.ResultExempt,
+	rls.ResultFailed,
 }
 
 // latencyBuckets suit a caller that waits for 20 ms.
 var latencyBuckets = []float64{
 	.00025, .0005, .001, .002, .005, .01, .015, .02, .03, .05, .1,
+}
+
+// requestBuckets have those of Prometheus's own, which dashboards of the replaced service may name, among them.
+var requestBuckets = []float64{
+	.00025, .0005, .001, .002, .005, .01, .015, .02, .025, .03, .05, .1, .25, .5, 1, 2.5, 5, 10,
 }
 
 // deadlineBuckets go from what is hardly enough to what is never used up.
@@ -78,7 +89,9 @@ var batchBuckets = []float64{1, 2, 4, 8, 16, 32, 64, 128}
 
 // New returns metrics for a build of the given version.
 func New(version string) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), values: map[series]map[string]bool{}}
+	m := &Metrics{
+		registry: prometheus.NewRegistry(), values: map[series]map[string]oldName{}, native: map[string]*prometheus.CounterVec{},
+	}
 	m.quick.Store(&handles{})
 	m.requests = m.counters("requests_total", "Calls answered.", "domain", "code")
 	m.decisions = m.counters("decisions_total", "Descriptors decided, by rule and result.", "domain", "rule", "result")
@@ -92,8 +105,12 @@ func New(version string) *Metrics {
 		"Descriptors without a rule; the domain is empty where no rules name it.", "domain")
 	m.unknownDomain = m.counters("unknown_domain_total", "Calls for a domain that no rules name.").WithLabelValues()
 	m.empty = m.counters("empty_descriptors_total", "Descriptors without entries, which no rule can match.", "domain")
+	m.shadowed = m.counters("global_shadow_mode_total", "Calls answered OK that were over their limit, since all limits are only tried out.",
+		"domain")
 	m.scraped = newScraped(m)
 	m.registry.MustRegister(m.scraped)
+	m.replaced = newReplaced(m)
+	m.registry.MustRegister(m.replaced)
 	m.badOverrides = m.counters("bad_overrides_total", "Limits in requests that can't be used.", "domain")
 	m.degraded = m.counters("degraded_answers_total", "Hits that a failure policy answered for.", "domain", "policy", "reason")
 	m.overflows = m.counters("overflow_hits_total",
@@ -104,17 +121,20 @@ func New(version string) *Metrics {
 	m.storeResets = m.counters("store_resets_total", "Times that the store was found to have lost its counters.").WithLabelValues()
 	m.gaveBack = m.counters("given_back_hits_total",
 		"Hits admitted locally in an outage, which the store was told of afterwards, or was not.", "result")
+	m.reloads = m.counters("config_reloads_total", "Loads without an error.").WithLabelValues()
 	m.reloadFailures = m.counters("config_reload_failures_total", "Loads with an error.").WithLabelValues()
 	m.config = m.gauges("config_info", "The rules in force; 1.", "hash", "source")
 	m.rules = m.gauges("rules", "Rules in force.", "domain")
 	m.reloadOK = m.gauges("config_last_reload_successful", "1 if the last load had no error.").WithLabelValues()
 	m.reloadTime = m.gauges("config_last_reload_success_timestamp_seconds", "When rules were last loaded.").WithLabelValues()
 	m.gauges("build_info", "The running build; 1.", "version").WithLabelValues(version).Set(1)
+	m.badRequests = m.counters("bad_requests_total", "Calls that failed by what they ask, or for want of rules.").WithLabelValues()
 	m.late = m.counters("late_answers_total", "Calls whose caller had left before they were answered.", "domain")
-	m.duration = m.histogram("request_duration_seconds", "Time to answer a call.", latencyBuckets)
+	m.duration = m.histogram("request_duration_seconds", "Time to answer a call over gRPC.", requestBuckets)
 	m.granted = m.histogram("request_deadline_seconds", "What callers grant a call on its arrival.", deadlineBuckets)
 	m.storeDuration = m.histogram("store_request_duration_seconds", "Time of a call of the store.", latencyBuckets)
 	m.batchSize = m.histogram("store_batch_size", "Requests that shared a call of the store.", batchBuckets)
+	m.queued = m.histogram("queue_seconds", "How long the first of these requests had waited for the call.", latencyBuckets)
 	m.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -125,6 +145,7 @@ const namespace = "envoy_rls"
 func (m *Metrics) counters(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
+	m.native[name] = v
 	return v
 }
 
@@ -187,12 +208,17 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 	now := map[series]bool{}
 	for d := range rules.Domains {
 		m.rules.WithLabelValues(d.Name).Set(float64(len(d.Rules())))
+		now[series{d.Name, d.Name + rls.BroughtAlong}] = true
 		for _, r := range d.Rules() {
 			m.start(r, now)
 		}
 	}
-	before := m.quick.Swap(m.handlesOf(rules))
-	m.forget(now)
+	after := m.handlesOf(rules)
+	m.replaced.mu.Lock()
+	names := m.replaced.names()
+	before := m.quick.Swap(after)
+	m.forget(now, names)
+	m.replaced.mu.Unlock()
 	for key := range before.requests {
 		if rules.Domain(key.domain) == nil {
 			m.forgetDomain(key.domain)
@@ -202,27 +228,37 @@ func (m *Metrics) Loaded(rules *descriptors.Ruleset, source string, good bool) {
 	m.reloaded(good)
 }
 
-// forget drops the series of rules that are no longer in force.
-func (m *Metrics) forget(now map[series]bool) {
+// forget drops the series of rules that are no longer in force, of which it is told the names.
+func (m *Metrics) forget(now map[series]bool, names map[series]*oldLimit) {
+	gone := m.gone(now)
+	m.replaced.retire(names, gone)
+	for _, s := range gone {
+		m.drop(s.domain, s.path)
+	}
+}
+
+// gone are the series that there were and are not now.
+func (m *Metrics) gone(now map[series]bool) (gone []series) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for s := range m.series {
 		if now[s] {
 			continue
 		}
-		m.drop(s.domain, s.path)
+		gone = append(gone, s)
 		for path := range m.values[s] {
-			m.drop(s.domain, path)
+			gone = append(gone, series{s.domain, path})
 		}
 		m.held -= len(m.values[s])
 		delete(m.values, s)
 	}
 	m.series = now
+	return gone
 }
 
 // forgetDomain drops the series of a domain that no rules name any more.
 func (m *Metrics) forgetDomain(name string) {
-	for _, v := range []*prometheus.CounterVec{m.requests, m.unmatched, m.empty, m.badOverrides, m.degraded, m.late} {
+	for _, v := range []*prometheus.CounterVec{m.requests, m.unmatched, m.empty, m.badOverrides, m.degraded, m.late, m.shadowed} {
 		v.DeletePartialMatch(prometheus.Labels{"domain": name})
 	}
 }
@@ -238,34 +274,36 @@ func (m *Metrics) drop(domain, path string) {
 	m.overflows.DeleteLabelValues(domain, path)
 }
 
-// label is the path that a decision is counted under: with values, while these are not too many.
+// label is the path that a decision is counted under: with values, while these are not too many or too long.
 func (m *Metrics) label(d *rls.Decided) string {
-	if d.Values == "" {
+	if d.Values == nil {
 		return d.Path
 	}
+	path := strings.ToValidUTF8(d.Values.Path, "?")
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	key := series{d.Domain, d.Path}
 	values := m.values[key]
-	switch {
-	case values[d.Values]:
-		return d.Values
-	case len(values) >= maxValuesOfARule || m.held >= maxValues:
-		m.capped.Inc()
-		if values == nil || !values[d.Path+other] {
-			m.hold(key, d.Path+other)
-		}
-		return d.Path + other
+	if _, held := values[path]; held {
+		return path
 	}
-	m.hold(key, d.Values)
-	return d.Values
+	if len(path) > maxValuePath || len(values) >= maxValuesOfARule || m.held >= maxValues {
+		m.capped.Inc()
+		path = d.Path + other
+		if _, held := values[path]; !held {
+			m.hold(key, path, m.quick.Load().names[key].other())
+		}
+		return path
+	}
+	m.hold(key, path, m.replaced.name(d.Domain, d.Values))
+	return path
 }
 
-func (m *Metrics) hold(key series, path string) {
+func (m *Metrics) hold(key series, path string, name oldName) {
 	if m.values[key] == nil {
-		m.values[key] = map[string]bool{}
+		m.values[key] = map[string]oldName{}
 	}
-	m.values[key][path] = true
+	m.values[key][path] = name
 	m.held++
 }
 
@@ -292,6 +330,7 @@ func (m *Metrics) Refused() { m.reloaded(false) }
 func (m *Metrics) reloaded(good bool) {
 	if good {
 		m.reloadOK.Set(1)
+		m.reloads.Inc()
 		return
 	}
 	m.reloadOK.Set(0)
@@ -303,7 +342,7 @@ func (m *Metrics) Events() rls.Events {
 	return rls.Events{
 		Answered:    m.answered,
 		Decided:     m.decided,
-		Unmatched:   func(domain string) { m.unmatched.WithLabelValues(domain).Inc() },
+		Unmatched:   func(u rls.Unmatched) { m.unmatched.WithLabelValues(u.Domain).Inc() },
 		Empty:       func(domain string) { m.empty.WithLabelValues(domain).Inc() },
 		BadOverride: func(domain string) { m.badOverrides.WithLabelValues(domain).Inc() },
 		Degraded: func(domain string, policy limiter.FailurePolicy, reason string) {
@@ -322,15 +361,24 @@ func (m *Metrics) answered(a rls.Answered) {
 	case a.OverLimit:
 		label = codeOverLimit
 	}
-	if h := m.quick.Load().requests[request{a.Domain, label}]; h != nil {
-		h.Inc()
+	h := m.quick.Load()
+	if c := h.requests[request{a.Domain, label}]; c != nil {
+		c.Inc()
 	} else {
 		m.requests.WithLabelValues(a.Domain, label).Inc()
+	}
+	if a.Shadowed {
+		m.shadowed.WithLabelValues(a.Domain).Inc()
+	}
+	if isBad(a.Code) || label == codeError && h.requests == nil {
+		m.badRequests.Inc()
 	}
 	if a.Domain == "" && a.Code == codes.OK {
 		m.unknownDomain.Inc()
 	}
-	m.duration.Observe(a.Took.Seconds())
+	if a.GRPC {
+		m.duration.Observe(a.Took.Seconds())
+	}
 	if a.Granted > 0 {
 		m.granted.Observe(a.Granted.Seconds())
 	}
@@ -339,25 +387,24 @@ func (m *Metrics) answered(a rls.Answered) {
 	}
 }
 
-// StoreCalled is told of each call of a store, how many requests shared it and how long it took.
-func (m *Metrics) StoreCalled(requests int, took time.Duration) {
+// isBad tells whether a call failed by itself: not by the store, nor since its caller had left.
+func isBad(code codes.Code) bool {
+	return code == codes.InvalidArgument || code == codes.Unknown || code == codes.Internal
+}
+
+// StoreCalled is told of each call of a store, how many requests shared it, how long the first of them had waited for it
+// and how long it took.
+func (m *Metrics) StoreCalled(requests int, waited, took time.Duration) {
+	m.queued.Observe(waited.Seconds())
 	m.storeDuration.Observe(took.Seconds())
 	m.batchSize.Observe(float64(requests))
 }
 
-// RefusedFromMemory is told of each hit that was refused without asking the store. It counts those under limits of
-// rules in force, which it knows by their places.
-func (m *Metrics) RefusedFromMemory(h *limiter.Hit) {
-	if s, ok := m.quick.Load().places[h.Limit]; ok {
-		m.remembered.WithLabelValues(s.domain, s.path).Add(float64(h.Cost))
-	}
-}
-
 func (m *Metrics) decided(d rls.Decided) {
-	if d.Values == "" {
+	if d.Values == nil {
 		if l := m.quick.Load().limits[series{d.Domain, d.Path}]; l != nil && l.count(m, &d) {
 			return
 		}
 	}
-	m.countSlowly(&d, strings.ToValidUTF8(m.label(&d), "?"))
+	m.countSlowly(&d, m.label(&d))
 }

@@ -74,13 +74,13 @@ func TestEventsAreCounted(t *testing.T) {
 	m := metrics.New("v1")
 	e := m.Events()
 	e.Answered(rls.Answered{
-		Domain: "shop", OverLimit: true, Took: 3 * time.Millisecond, Granted: 20 * time.Millisecond, Late: true,
+		GRPC: true, Domain: "shop", OverLimit: true, Took: 3 * time.Millisecond, Granted: 20 * time.Millisecond, Late: true,
 	})
-	e.Answered(rls.Answered{Code: codes.InvalidArgument, Took: time.Millisecond})
-	m.StoreCalled(3, 2*time.Millisecond)
+	e.Answered(rls.Answered{GRPC: true, Code: codes.InvalidArgument, Took: time.Millisecond})
+	m.StoreCalled(3, time.Millisecond, 2*time.Millisecond)
 	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 4, Over: 3, Near: 1})
 	e.Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOK})
-	e.Unmatched("")
+	e.Unmatched(rls.Unmatched{})
 	e.Empty("shop")
 	e.Answered(rls.Answered{Took: time.Hour})
 	e.BadOverride("shop")
@@ -99,6 +99,7 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_unmatched_descriptors_total{domain=""} 1`,
 		`envoy_rls_empty_descriptors_total{domain="shop"} 1`,
 		`envoy_rls_unknown_domain_total 1`,
+		`envoy_rls_bad_requests_total 1`,
 		`envoy_rls_bad_overrides_total{domain="shop"} 1`,
 		`envoy_rls_degraded_answers_total{domain="shop",policy="allow",reason="timeout"} 1`,
 		`envoy_rls_store_errors_total{reason="connection"} 1`,
@@ -106,20 +107,22 @@ func TestEventsAreCounted(t *testing.T) {
 		`envoy_rls_request_deadline_seconds_bucket{le="0.02"} 1`,
 		`envoy_rls_store_request_duration_seconds_bucket{le="0.002"} 1`,
 		`envoy_rls_store_batch_size_sum 3`,
+		`envoy_rls_queue_seconds_bucket{le="0.001"} 1`,
 	)
 }
 
 // TestWhatWasRefusedFromMemoryIsToldByItsLimit also has a limit that a request brought along.
 func TestWhatWasRefusedFromMemoryIsToldByItsLimit(t *testing.T) {
 	m := metrics.New("v1")
-	rs := rules(t)
-	limit := &rs.Domain("shop").Match([]descriptors.Entry{{Key: "user", Value: "ann"}}).Limits[0].Limit
-	m.RefusedFromMemory(&limiter.Hit{Limit: limit, Cost: 3}) // before any rules are in force
-	m.Loaded(rs, "file", true)
-	m.RefusedFromMemory(&limiter.Hit{Limit: limit, Cost: 3})
-	m.RefusedFromMemory(&limiter.Hit{Limit: limit})
-	m.RefusedFromMemory(&limiter.Hit{Limit: &limiter.Limit{}, Cost: 3})
-	expectLines(t, m, `envoy_rls_deny_cache_refused_hits_total{domain="shop",rule="shop.user/now"} 3`)
+	m.Loaded(rules(t), "file", true)
+	decided := m.Events().Decided
+	decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 3, Over: 2, Remembered: true})
+	decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 5, Over: 5})
+	decided(rls.Decided{Domain: "shop", Path: "shop" + rls.BroughtAlong, Result: rls.ResultOverLimit, Cost: 4, Over: 4, Remembered: true})
+	expectLines(t, m,
+		`envoy_rls_deny_cache_refused_hits_total{domain="shop",rule="shop.user/now"} 3`,
+		`envoy_rls_deny_cache_refused_hits_total{domain="shop",rule="shop._override"} 4`,
+	)
 }
 
 func TestWhatIsAskedForWhenMetricsAreRead(t *testing.T) {
@@ -139,7 +142,7 @@ func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
 	m := metrics.New("v1")
 	rs := rules(t)
 	m.Loaded(rs, "file", true)
-	m.RefusedFromMemory(&limiter.Hit{Limit: &rs.Domain("shop").Match([]descriptors.Entry{{Key: "user", Value: "ann"}}).Limits[0].Limit})
+	m.Events().Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultOverLimit, Cost: 1, Remembered: true})
 	m.Events().Decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Result: rls.ResultReplaced, Cost: 1})
 	empty, _ := descriptors.Compile(nil, descriptors.Options{})
 	m.Loaded(empty, "file", true)
@@ -148,16 +151,21 @@ func TestTheSeriesOfRulesThatAreGoneGoToo(t *testing.T) {
 	}
 }
 
+func userPath(i int) *descriptors.MetricPath {
+	key := fmt.Sprintf("user_%d/now", i)
+	return &descriptors.MetricPath{Path: "shop." + key, Keys: [2]string{key}}
+}
+
 func TestValuesHaveSeriesUntilTheyAreTooMany(t *testing.T) {
 	m := metrics.New("v1")
 	m.Loaded(rules(t), "file", true)
 	decided := m.Events().Decided
 	for i := range 300 {
 		decided(rls.Decided{
-			Domain: "shop", Path: "shop.user/now", Values: fmt.Sprintf("shop.user_%d/now", i), Result: rls.ResultOK, Cost: 1,
+			Domain: "shop", Path: "shop.user/now", Values: userPath(i), Result: rls.ResultOK, Cost: 1,
 		})
 	}
-	decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Values: "shop.user_7/now", Result: rls.ResultOK, Cost: 1})
+	decided(rls.Decided{Domain: "shop", Path: "shop.user/now", Values: userPath(7), Result: rls.ResultOK, Cost: 1})
 	expectLines(t, m,
 		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user_7/now"} 2`,
 		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.user/now/_other"} 100`,

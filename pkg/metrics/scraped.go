@@ -10,6 +10,7 @@ import (
 type scraped struct {
 	m        *Metrics
 	distinct *prometheus.Desc
+	most     *prometheus.Desc
 	queued   *prometheus.Desc
 	lengths  func() map[string]int // by domain; nil: there are no queues
 }
@@ -21,18 +22,24 @@ func newScraped(m *Metrics) *scraped {
 	return &scraped{
 		m:        m,
 		distinct: desc("rule_distinct_values", "About how many values of a rule with max_values were seen in its present period.", "domain", "rule"),
+		most:     desc("rule_max_values", "How many values of such a rule have counters of their own.", "domain", "rule"),
 		queued:   desc("queue_length", "Requests that wait for the store; the domain is empty where no rules name it.", "domain"),
 	}
 }
 
 // Describe implements prometheus.Collector.
-func (s *scraped) Describe(to chan<- *prometheus.Desc) { to <- s.distinct; to <- s.queued }
+func (s *scraped) Describe(to chan<- *prometheus.Desc) {
+	to <- s.distinct
+	to <- s.most
+	to <- s.queued
+}
 
 // Collect implements prometheus.Collector.
 func (s *scraped) Collect(to chan<- prometheus.Metric) {
 	h := s.m.quick.Load()
 	for _, r := range h.bounded {
 		to <- prometheus.MustNewConstMetric(s.distinct, prometheus.GaugeValue, float64(r.DistinctValues()), r.Domain, r.Path)
+		to <- prometheus.MustNewConstMetric(s.most, prometheus.GaugeValue, float64(r.MaxValues), r.Domain, r.Path)
 	}
 	if s.lengths == nil {
 		return

@@ -38,6 +38,7 @@ func BenchmarkDecide(b *testing.B) {
 		{"hot", hour(limiter.FixedWindow), []int{1}},
 		{"three", hour(limiter.FixedWindow), []int{100_000, 1000, 100_000}},
 		{"sliding", hour(limiter.SlidingWindow), []int{100_000}},
+		{"named", hour(limiter.NamedWindow), []int{100_000}},
 		{"bucket", hour(limiter.TokenBucket), []int{100_000}},
 		{"log", &limiter.Limit{Algorithm: limiter.SlidingLog, Requests: 10, Period: time.Second}, []int{100_000}},
 	} {
@@ -49,7 +50,7 @@ func BenchmarkDecide(b *testing.B) {
 func benchDecide(b *testing.B, limit *limiter.Limit, keys []int) {
 	r := proctest.StartRedis(b)
 	var calls atomic.Int64
-	s, err := Open(Options{Address: r.URL(), Timeout: 5 * time.Second, Called: func(int, time.Duration) { calls.Add(1) }})
+	s, err := Open(Options{Address: r.URL(), Timeout: 5 * time.Second, Called: func(int, time.Duration, time.Duration) { calls.Add(1) }})
 	if err != nil {
 		b.Fatal(err)
 	}

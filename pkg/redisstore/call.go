@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"slices"
+	"time"
 	"unsafe"
 
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
@@ -12,6 +13,8 @@ import (
 type call struct {
 	prefixOf func(*limiter.Hit) string // what a hit's key begins with
 	taken    []*waiter                 // what it is for
+	ended    []*waiter                 // what it was for, while their callers are told
+	came     time.Time                 // when the first of them came
 
 	kinds    []kind
 	hits     []limiter.Hit // of the kinds, one kind's after the other's, without their keys
@@ -78,20 +81,21 @@ func (c *call) fill() bool {
 	return true
 }
 
-// finish ends all requests but those that were put off, which are left for the next call.
-func (c *call) finish(end func(*waiter)) {
+// finish appends all requests but those that were put off, which are left for the next call.
+func (c *call) finish(to []*waiter) []*waiter {
 	putOff := c.taken[:0]
 	for _, w := range c.taken {
 		if w.putOff {
 			w.putOff = false
 			putOff = append(putOff, w)
 		} else {
-			end(w)
+			to = append(to, w)
 		}
 	}
 	clear(c.taken[len(putOff):])
 	c.taken = putOff
 	c.reset()
+	return to
 }
 
 func (c *call) reset() {

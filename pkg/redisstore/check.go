@@ -50,7 +50,7 @@ func (s *Store) Check(ctx context.Context) error {
 		return fmt.Errorf("redis: loading the script: %w", refusal("SCRIPT LOAD", err))
 	}
 	for _, l := range s.lanes {
-		if err := l.combiner.decide(ctx, l.trial(), checkTimeout); err != nil {
+		if _, err := l.combiner.decide(ctx, l.trial(), checkTimeout); err != nil {
 			return fmt.Errorf("redis: trying to count: %w", refusal("to count under the keys "+l.prefix+"*", err))
 		}
 	}

@@ -28,11 +28,13 @@ const maxWorkers = 1 << 16
 var ErrQueueFull = notAsked("too many requests of the domain are waiting for it")
 
 // combiner lets requests that arrive while a call is under way share the next one. It adds no delay: a
-// request that finds a call to spare goes at once. Flows take turns, so that a flood of one delays the others
-// by no more than a call.
+// request that finds a call to spare goes at once. Flows take turns, and when more waits than a call takes, there is
+// a call more for a flow of which nothing waits, so that a flood of one doesn't hold up the others.
 type combiner struct {
 	run      func(ctx context.Context, c *call) error
 	inFlight func() int // how many calls may be under way now
+
+	roundTrip atomic.Int64 // ns, about the shortest of late: others waited for a processor, not for the way. run keeps it
 
 	waiters sync.Pool // of *waiter
 	calls   sync.Pool // of *call
@@ -42,11 +44,12 @@ type combiner struct {
 	stop chan struct{} // closed by close
 	wake chan struct{} // has an element for each worker that is to go on
 
-	mu     sync.Mutex
-	active int // calls under way
-	idle   int // workers that wait to be woken
-	flows  map[string]*flow
-	turns  []*flow // those that have something waiting, in the order of their turns
+	mu      sync.Mutex
+	active  int // calls under way
+	idle    int // workers that wait to be woken
+	waiting waitlist
+	flows   map[string]*flow
+	turns   []*flow // those that have something waiting, in the order of their turns
 }
 
 // flow is the requests of one domain that wait: those of queue from next on, the oldest first.
@@ -72,7 +75,7 @@ func (f *flow) take() *waiter {
 func newCombiner(
 	run func(context.Context, *call) error, inFlight func() int, prefixOf func(*limiter.Hit) string,
 ) *combiner {
-	return &combiner{
+	c := &combiner{
 		run:      run,
 		inFlight: inFlight,
 		waiters:  sync.Pool{New: func() any { return newWaiter() }},
@@ -81,31 +84,23 @@ func newCombiner(
 		stop:     make(chan struct{}),
 		wake:     make(chan struct{}, maxWorkers),
 	}
+	c.waiting.onExpiry(c.expire)
+	return c
 }
 
-// decide has b decided within a time, or before ctx ends. Nothing refers to b afterwards.
-func (c *combiner) decide(ctx context.Context, b *limiter.Batch, within time.Duration) error {
+// decide has b decided within a time, and before ctx's deadline, and returns how many requests shared the call. Nothing
+// refers to b afterwards. If ctx is canceled before a call is made for b, it isn't counted.
+func (c *combiner) decide(ctx context.Context, b *limiter.Batch, within time.Duration) (shared int, err error) {
 	w, _ := c.waiters.Get().(*waiter)
-	w.begin(b, time.Now().Add(within))
+	w.begin(ctx, b, time.Now(), within)
 	if err := c.submit(w, b.Flow); err != nil {
-		w.forget()
 		c.waiters.Put(w)
-		return err
+		return 0, err
 	}
-	w.timer.Reset(within)
-	var err error
-	select {
-	case <-w.done:
-		err = w.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-w.timer.C:
-		err = context.DeadlineExceeded
-	}
-	w.timer.Stop()
-	w.forget()
+	<-w.done
+	shared, err = w.shared, w.err
 	w.leave(c)
-	return err
+	return shared, err
 }
 
 // submit queues w, and starts a call if there is one to spare.
@@ -117,19 +112,56 @@ func (c *combiner) submit(w *waiter, name string) error {
 		f = &flow{name: strings.Clone(name)}
 		c.flows[f.name] = f
 	}
-	switch n := f.waiting(); {
+	n := f.waiting()
+	switch {
 	case n >= maxQueued:
 		return ErrQueueFull
 	case n == 0:
 		c.turns = append(c.turns, f)
 	}
 	f.queue = append(f.queue, w)
+	spare := c.inFlight() - c.active
+	if n == 0 && c.queued.Load() >= maxRequests {
+		spare++
+	}
 	c.queued.Add(1)
-	if c.active < c.inFlight() {
+	c.waiting.add(w)
+	if spare > 0 {
 		c.active++
 		c.startWorker()
 	}
 	return nil
+}
+
+// expire ends those who have waited for too long.
+func (c *combiner) expire() {
+	c.mu.Lock()
+	ended := c.waiting.expire(time.Now())
+	c.mu.Unlock()
+	for _, w := range ended {
+		w.done <- struct{}{}
+	}
+}
+
+// end tells the callers of a call, if they still wait, how it ended, and leaves in it what it has put off.
+func (c *combiner) end(call *call, err error) {
+	shared := call.requests()
+	call.ended = call.finish(call.ended[:0])
+	c.mu.Lock()
+	for _, w := range call.ended {
+		if w.tell = w.waits; w.tell {
+			c.waiting.remove(w)
+			w.end(shared, err)
+		}
+	}
+	c.mu.Unlock()
+	for _, w := range call.ended {
+		if w.tell {
+			w.done <- struct{}{}
+		}
+		w.leave(c)
+	}
+	clear(call.ended)
 }
 
 // addQueued adds how many requests of each flow wait.
@@ -166,7 +198,7 @@ func (c *combiner) worker() {
 // close ends the workers once nothing waits any more.
 func (c *combiner) close() { close(c.stop) }
 
-// work makes calls until nothing waits.
+// work makes calls until nothing waits, or too many are under way.
 func (c *combiner) work() {
 	call, _ := c.calls.Get().(*call)
 	for c.gather(); c.take(call); c.gather() {
@@ -174,9 +206,25 @@ func (c *combiner) work() {
 		if errors.Is(err, errTryAgain) {
 			c.runEach(call)
 		}
-		call.finish(func(w *waiter) { w.end(c, err) })
+		c.end(call, err)
+		if c.surplus(call) {
+			break
+		}
 	}
 	c.calls.Put(call)
+}
+
+// surplus tells whether there is a call more than there should be. Then the caller's, unless it has put something off,
+// is no longer under way.
+func (c *combiner) surplus(call *call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(call.taken) > 0 || c.active <= c.inFlight() {
+		return false
+	}
+	c.active--
+	c.idle++
+	return true
 }
 
 // tryAgainAfter is how long a request waits whose keys are on their way.
@@ -188,16 +236,16 @@ func (c *combiner) runEach(together *call) {
 	call, _ := c.calls.Get().(*call)
 	defer c.calls.Put(call)
 	for _, w := range together.taken {
-		if w.putOff {
+		if w.putOff || w.late {
 			continue
 		}
 		w.like = nil
 		call.taken = append(call.taken[:0], w)
-		w.err = c.runOnce(call)
-		for errors.Is(w.err, errTryAgain) && time.Until(w.deadline) > tryAgainAfter {
+		w.triedErr = c.runOnce(call)
+		for errors.Is(w.triedErr, errTryAgain) && time.Until(w.deadline) > tryAgainAfter {
 			time.Sleep(tryAgainAfter)
 			call.reset()
-			w.err = c.runOnce(call)
+			w.triedErr = c.runOnce(call)
 		}
 		call.reset()
 		clear(call.taken)
@@ -216,38 +264,45 @@ func (c *combiner) gather() {
 	}
 }
 
-// runOnce gives the call until the last of its requests would give up. A fault of ours fails the call, not the
-// process.
+// runOnce gives the call as long as the most patient of its requests, from now on: what they have waited for others is
+// not the server's fault. A fault of ours fails the call, not the process.
 func (c *combiner) runOnce(call *call) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("a fault in this program: %v", r)
 		}
 	}()
-	var deadline time.Time
 	if !call.fill() {
 		return nil
 	}
-	for _, w := range call.taken {
-		if w.deadline.After(deadline) {
-			deadline = w.deadline
+	first := call.taken[0]
+	came, within := first.came, first.within
+	for _, w := range call.taken[1:] {
+		if w.came.Before(came) {
+			came = w.came
 		}
+		within = max(within, w.within)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	call.came = came
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return c.run(ctx, call)
 }
 
 // take takes what waits for the call, a request of each flow in turn, after what the last call put off. It
-// returns false, and the caller's call is no longer under way, if nothing waits.
+// returns false, and the caller's call is no longer under way, if nothing waits. What is too late comes along without a
+// place in the call: were it asked for, a flood's oldest would keep Redis busy with what nobody waits for any more.
 func (c *combiner) take(call *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	hits := 0
-	for len(c.turns) > 0 && len(call.taken) < maxRequests && hits < maxHits {
+	hits, requests, now := 0, len(call.taken), time.Now()
+	for len(c.turns) > 0 && requests < maxRequests && hits < maxHits {
 		w := c.next()
 		call.taken = append(call.taken, w)
-		hits += w.weight
+		if w.late = w.isLate(now, time.Duration(c.roundTrip.Load())); !w.late {
+			requests++
+			hits += w.weight
+		}
 	}
 	if len(call.taken) == 0 {
 		c.active--

@@ -33,7 +33,7 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "calls") {
 			clock.Advance(time.Duration(pauses.Draw(t, "pause")) * time.Microsecond)
 			c := newCall(plain)
-			c.taken = randomWaiters(t, run, began)
+			c.taken = randomWaiters(t, run, began, clock.Micros())
 			for c.fill() {
 				if err := s.lanes[0].runCall(context.Background(), c); err != nil {
 					t.Fatal(err)
@@ -41,17 +41,17 @@ func TestACombinedCallDecidesAsItsRequestsOneByOne(t *testing.T) {
 				for _, w := range inOrder(c) {
 					storetest.Compare(t, w.batch, model.Decide(w.batch, clock.Micros()))
 				}
-				c.finish(func(*waiter) {})
+				c.finish(nil)
 			}
 		}
 	})
 }
 
 // randomWaiters draws requests of some kinds in any order, some of which come several times.
-func randomWaiters(t *rapid.T, run int, began time.Time) []*waiter {
+func randomWaiters(t *rapid.T, run int, began time.Time, now int64) []*waiter {
 	var ws []*waiter
 	for range rapid.IntRange(1, 6).Draw(t, "kinds") {
-		b := storetest.RandomBatch(t, run, began)
+		b := storetest.RandomBatch(t, run, began, now)
 		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			oneWindow(t, run, b)
@@ -102,7 +102,7 @@ func oneBucket(t *rapid.T, run int, b *limiter.Batch) {
 // waiting is a request that is queued.
 func waiting(b *limiter.Batch) *waiter {
 	w := newWaiter()
-	w.begin(b, time.Now().Add(time.Minute))
+	w.begin(context.Background(), b, time.Now(), time.Minute)
 	return w
 }
 
@@ -188,7 +188,7 @@ func TestABucketUnderTwoLimitsIsTwoCalls(t *testing.T) {
 		if n := c.requests(); n != 3 {
 			t.Errorf("a call has %d requests, want 3", n)
 		}
-		c.finish(func(*waiter) {})
+		c.finish(nil)
 	}
 	if len(c.taken) != 0 {
 		t.Errorf("%d requests are left", len(c.taken))
@@ -233,7 +233,7 @@ func (s *stalled) decide(t *testing.T, flow, key string) {
 	go func() {
 		b := batch(key, 1)
 		b.Flow = flow
-		_ = s.combiner.decide(context.Background(), b, time.Minute) // always "let go"
+		_, _ = s.combiner.decide(context.Background(), b, time.Minute) // always "let go"
 	}()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() > before })
 }
@@ -254,6 +254,19 @@ func (s *stalled) seen() int {
 	return n
 }
 
+// calls returns the keys of the calls that have begun, once there are n of them.
+func (s *stalled) calls(t *testing.T, n int) [][]string {
+	t.Helper()
+	var calls [][]string
+	proctest.Eventually(t, fmt.Sprintf("%d calls have begun", n), func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		calls = slices.Clone(s.keys)
+		return len(calls) >= n
+	})
+	return calls
+}
+
 func TestFlowsTakeTurns(t *testing.T) {
 	s := newStalled()
 	s.decide(t, "first", "under way")
@@ -262,17 +275,60 @@ func TestFlowsTakeTurns(t *testing.T) {
 	}
 	s.decide(t, "quiet", "quiet")
 	s.let <- struct{}{}
-	proctest.Eventually(t, "the next call begins", func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.keys) == 2
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !slices.Contains(s.keys[1], "quiet") || len(s.keys[1]) != maxRequests {
-		t.Errorf("the next call has %d requests, the quiet one among them: %t", len(s.keys[1]), slices.Contains(s.keys[1], "quiet"))
+	if keys := s.calls(t, 2)[1]; !slices.Contains(keys, "quiet") || len(keys) != maxRequests {
+		t.Errorf("the next call has %d requests, the quiet one among them: %t", len(keys), slices.Contains(keys, "quiet"))
 	}
 	close(s.let)
+}
+
+func TestAFloodDoesntHoldUpOtherFlows(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "flood", "under way")
+	const calls = 4
+	for i := range calls * maxRequests {
+		s.decide(t, "flood", fmt.Sprint("flood", i))
+	}
+	for i := range calls - 1 {
+		quiet := fmt.Sprint("quiet", i)
+		s.decide(t, "quiet", quiet)
+		if keys := s.calls(t, i+2); len(keys) > i+2 || !slices.Contains(keys[i+1], quiet) {
+			t.Fatalf("%d calls have begun, and the last one is for %s", len(keys), keys[i+1])
+		}
+		s.let <- struct{}{} // of the two calls, either: then there is one
+		proctest.Eventually(t, "one call is under way", func() bool {
+			s.combiner.mu.Lock()
+			defer s.combiner.mu.Unlock()
+			return s.active == 1
+		})
+	}
+	close(s.let)
+}
+
+// TestWhatIsTooLateIsNotAskedFor has requests wait for a call, one of them until too little of its time is left for another.
+func TestWhatIsTooLateIsNotAskedFor(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "d", "under way")
+	s.roundTrip.Store(int64(8 * time.Second))
+	waits := func(key string, waited, within time.Duration) *waiter {
+		w := newWaiter()
+		w.begin(context.Background(), batch(key, 1), time.Now().Add(-waited), within)
+		if err := s.submit(w, "d"); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	late := waits("late", time.Minute, time.Minute+9*time.Second)
+	waits("in time", time.Minute, 2*time.Minute)
+	waits("impatient", 0, 9*time.Second)
+	s.let <- struct{}{}
+	if keys := fmt.Sprint(s.calls(t, 2)[1]); keys != "[in time impatient]" {
+		t.Errorf("the call has %s", keys)
+	}
+	s.let <- struct{}{}
+	<-late.done
+	if err := failure(late.err); err.Reason != "timeout" || !errors.Is(err, limiter.ErrNotAsked) {
+		t.Errorf("the error is %v, for the reason %s", err, err.Reason)
+	}
 }
 
 func TestAFlowsQueueIsBounded(t *testing.T) {
@@ -283,11 +339,13 @@ func TestAFlowsQueueIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, time.Minute)
+	_, err := s.combiner.decide(context.Background(), &limiter.Batch{Flow: "flood"}, time.Minute)
 	if !errors.Is(err, ErrQueueFull) {
 		t.Errorf("the error is %v", err)
 	}
-	s.decide(t, "quiet", "quiet")
+	if err := s.submit(waiting(batch("quiet", 1)), "quiet"); err != nil {
+		t.Error(err)
+	}
 	close(s.let)
 }
 
@@ -296,14 +354,17 @@ func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 	s.decide(t, "d", "under way")
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error)
-	go func() { left <- s.combiner.decide(ctx, batch("gone", 1), time.Minute) }()
+	go func() {
+		_, err := s.combiner.decide(ctx, batch("gone", 1), time.Minute)
+		left <- err
+	}()
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() == 2 })
 	cancel()
+	s.decide(t, "d", "stays")
+	close(s.let)
 	if err := <-left; !errors.Is(err, context.Canceled) {
 		t.Errorf("the error is %v", err)
 	}
-	s.decide(t, "d", "stays")
-	close(s.let)
 	proctest.Eventually(t, "all calls end", func() bool {
 		s.combiner.mu.Lock()
 		defer s.combiner.mu.Unlock()
@@ -312,6 +373,49 @@ func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 	if got := fmt.Sprint(s.keys); got != "[[under way] [stays]]" {
 		t.Errorf("the calls were %s", got)
 	}
+}
+
+// TestCallersLeaveWhenTheirTimeIsOver has many wait for different times behind a call that doesn't end.
+func TestCallersLeaveWhenTheirTimeIsOver(t *testing.T) {
+	s := newStalled()
+	s.decide(t, "d", "under way")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var callers sync.WaitGroup
+	var early atomic.Int64
+	for i := range 100 {
+		within := time.Duration(1+(i*37)%100) * time.Millisecond
+		callers.Go(func() {
+			began := time.Now()
+			_, err := s.combiner.decide(ctx, batch("late", 1), within)
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) < within {
+				early.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if n := early.Load(); n > 0 || ctx.Err() != nil {
+		t.Errorf("%d callers left early; %v", n, ctx.Err())
+	}
+	patient, impatient := context.WithTimeout(context.Background(), time.Millisecond)
+	defer impatient()
+	if _, err := s.combiner.decide(patient, batch("late", 1), time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+	close(s.let)
+}
+
+// TestWhoIsCanceledWhileRequestsAreTriedOneByOneIsNotDecided has a call fail for keys on their way, and a caller leave then.
+func TestWhoIsCanceledWhileRequestsAreTriedOneByOneIsNotDecided(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := newCombiner(func(context.Context, *call) error {
+		cancel()
+		return errTryAgain
+	}, func() int { return 1 }, plain)
+	if _, err := c.decide(ctx, batch("gone", 1), time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("the error is %v", err)
+	}
+	c.close()
 }
 
 func TestACallerWaitsNoLongerThanItsBudget(t *testing.T) {

@@ -19,7 +19,6 @@ const (
 	dialsPerSecond = 10
 	dialsAtOnce    = 20
 	dialJitter     = 10 * time.Millisecond
-	dialTimeout    = 5 * time.Second
 	keepAlive      = 30 * time.Second
 )
 
@@ -35,14 +34,15 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // dialer opens connections, not too many at a time to a server: one that is gone, and tried again and again, must not hold
 // up those to others. Any number of goroutines may use it.
 type dialer struct {
-	tls *TLS // nil: none
+	tls     *TLS // nil: none
+	timeout time.Duration
 
 	mu     sync.Mutex
 	limits map[string]*rate.Limiter // by address
 }
 
 func newDialer(t *target) *dialer {
-	d := &dialer{limits: map[string]*rate.Limiter{}}
+	d := &dialer{timeout: t.options.DialTimeout, limits: map[string]*rate.Limiter{}}
 	if t.tls {
 		d.tls = &t.options.TLS
 	}
@@ -90,7 +90,7 @@ func (d *dialer) limit(addr string) *rate.Limiter {
 }
 
 func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
-	plain := net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	plain := net.Dialer{Timeout: d.timeout, KeepAlive: keepAlive}
 	if d.tls == nil {
 		return plain.DialContext(ctx, network, addr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
@@ -23,7 +24,11 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 		{"noperm", []any{"ACL", "SETUSER", "default", "-evalsha"}, []any{"ACL", "SETUSER", "default", "+evalsha"}, true},
 		{"timeout", []any{"CLIENT", "PAUSE", "100000", "WRITE"}, []any{"CLIENT", "UNPAUSE"}, false},
 	} {
-		s, err := Open(Options{Address: r.URL(), Prefix: "p:"})
+		o := Options{Address: r.URL(), Prefix: "p:", Timeout: 5 * time.Second}
+		if c.reason == "timeout" {
+			o.Timeout = maxTimeout
+		}
+		s, err := Open(o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -17,11 +16,10 @@ import (
 // those of one tag.
 type lane struct {
 	*server
-	name      string
-	prefix    string // of its own keys, among them a counter to try with
-	combiner  *combiner
-	breaker   *breaker
-	roundTrip atomic.Int64 // ns, about the shortest of late: others waited for a processor, not for the way
+	name     string
+	prefix   string // of its own keys, among them a counter to try with
+	combiner *combiner
+	breaker  *breaker
 }
 
 // allTags is the tag of a lane for all of them.
@@ -45,16 +43,29 @@ func newLane(s *server, tag int, changed func(lane string, state BreakerState, c
 
 // Decide implements limiter.Store, as Store has it.
 func (l *lane) Decide(ctx context.Context, b *limiter.Batch) error {
+	var end func(requests int, err error)
+	if l.trace != nil {
+		end = l.trace(ctx, l.name)
+	}
+	shared, err := l.decide(ctx, b)
+	if end != nil {
+		end(shared, err)
+	}
+	return err
+}
+
+// decide also returns how many requests shared the call, or 0.
+func (l *lane) decide(ctx context.Context, b *limiter.Batch) (shared int, err error) {
 	if err := ctx.Err(); err != nil {
-		return undecided(b, err)
+		return 0, undecided(b, err)
 	}
 	if l.breaker.current() != BreakerClosed {
-		return undecided(b, ErrBreakerOpen)
+		return 0, undecided(b, ErrBreakerOpen)
 	}
-	if err := l.combiner.decide(ctx, b, l.budget(ctx)); err != nil {
-		return undecided(b, err)
+	if shared, err = l.combiner.decide(ctx, b, l.budget(ctx)); err != nil {
+		return 0, undecided(b, err)
 	}
-	return nil
+	return shared, nil
 }
 
 func undecided(b *limiter.Batch, err error) error {
@@ -83,10 +94,10 @@ func (l *lane) callsAtOnce() int {
 	if l.inFlight > 0 {
 		return l.inFlight
 	}
-	return min(1+int(l.roundTrip.Load()/int64(time.Millisecond)), maxInFlight)
+	return min(1+int(l.combiner.roundTrip.Load()/int64(time.Millisecond)), maxInFlight)
 }
 
-// noteCall runs a call and has the breaker know how it ended. A reply that came after its callers had left is late.
+// noteCall runs a call and has the breaker know how it ended. A reply that came after the call's time is late.
 func (l *lane) noteCall(ctx context.Context, c *call) error {
 	err := l.runCall(ctx, c)
 	switch {
@@ -108,7 +119,8 @@ func (l *lane) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.combiner.decide(ctx, l.trial(), max(l.timeout, maxTimeout))
+	_, err := l.combiner.decide(ctx, l.trial(), max(l.timeout, maxTimeout))
+	return err
 }
 
 // trial is a batch that writes a counter of the lane which is gone a second later.
@@ -133,9 +145,10 @@ func (l *lane) runCall(ctx context.Context, c *call) error {
 		return err
 	}
 	took := time.Since(began)
-	l.roundTrip.Store(min(took.Nanoseconds(), l.roundTrip.Load()+took.Nanoseconds()/64))
+	roundTrip := &l.combiner.roundTrip
+	roundTrip.Store(min(took.Nanoseconds(), roundTrip.Load()+took.Nanoseconds()/64))
 	if l.called != nil {
-		l.called(c.requests(), took)
+		l.called(c.requests(), began.Sub(c.came), took)
 	}
 	r, err := parseReply(text)
 	if err != nil {
@@ -144,7 +157,7 @@ func (l *lane) runCall(ctx context.Context, c *call) error {
 	return c.decide(r)
 }
 
-// maxSends bounds how often a call is sent: by its script's hash, to where it is redirected, by its text.
+// maxSends bounds how often a call is sent: by its script's hash, to where it is redirected, to a new master, by its text.
 const maxSends = 5
 
 // run runs the script by its hash, and by its text if the server has forgotten it. It is sent again only where the
@@ -153,6 +166,7 @@ func (l *lane) run(ctx context.Context, c *call) (string, error) {
 	var to sender = l.client
 	name, script := "EVALSHA", &l.hash
 	now, jitter := l.now(), l.jitter()
+	moved := false // whether it was sent again for READONLY
 	for sends := 1; ; sends++ {
 		cmd := redis.NewCmd(ctx, c.command(name, script, now, jitter)...)
 		err := to.Process(ctx, cmd)
@@ -167,6 +181,8 @@ func (l *lane) run(ctx context.Context, c *call) (string, error) {
 			name, script = "EVAL", &l.text
 		case next != nil:
 			to = next
+		case redis.HasErrorPrefix(err, "READONLY") && !moved:
+			moved = true // that connection is closed, and the next one finds a master that is new behind the same name
 		case redis.HasErrorPrefix(err, "TRYAGAIN"):
 			return "", errTryAgain
 		default:

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -13,6 +14,8 @@ const (
 	minTimeout = 5 * time.Millisecond
 	maxTimeout = 50 * time.Millisecond
 )
+
+const defaultDialTimeout = 5 * time.Second
 
 // Options are a Store's settings.
 type Options struct {
@@ -38,18 +41,27 @@ type Options struct {
 	// Timeout bounds a call, dialling and resending included; 0 is half of what the caller has left, from
 	// 5 to 50 ms.
 	Timeout time.Duration
+	// DialTimeout bounds connecting, TLS's handshake included; 0 is 5 s.
+	DialTimeout time.Duration
 	// PoolSize is the number of connections to a server; 0 is ten for each CPU.
 	PoolSize int
 	// ConnMaxLifetime closes connections that are older, when they are next used; 0 is never.
 	ConnMaxLifetime time.Duration
 	// Called, if it is not nil, is told of each call of the script that was answered: how many requests
-	// shared it, and how long it took. Calls may be told of at once.
-	Called func(requests int, took time.Duration)
+	// shared it, how long the one that came first had waited for it, and how long it took. Calls may be told of at once.
+	Called func(requests int, waited, took time.Duration)
+	// Trace, if it is not nil, is told on the request's own goroutine when a lane begins to decide for a request, and what it
+	// returns how that ended: how many requests shared the script call, or 0 if it gave no decisions, and the *Failure or
+	// nil. It may return nil.
+	Trace func(ctx context.Context, lane string) func(requests int, err error)
 	// BreakerChanged, if it is not nil, is told of each change of a lane's breaker between open and closed, in order, and
 	// of the failure that opened it. It must return soon.
 	BreakerChanged func(lane string, s BreakerState, cause error)
 	// HashTags is over how many tags counters are spread; 0 is 1, and 16 in a cluster. All processes must agree on it.
 	HashTags int
+	// NamedWindows says that there will be hits of a limiter.NamedWindow, whose keys are Prefix and the hit's Key, and
+	// nothing else. A cluster can't have them: without tags they lie in any slots, and no script decides over several.
+	NamedWindows bool
 	// InFlight is the number of script calls that may be under way at once; 0 is 1, or up to 4 as the round
 	// trip grows.
 	InFlight int

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -9,9 +10,31 @@ import (
 	"github.com/envoy-rls/envoy-rls/lua"
 )
 
-// Heartbeat tells the server that the replica of a name is alive, and returns how many replicas told so within the
-// last lifetime, by the server's clock. Two replicas must not have one name.
-func (s *Store) Heartbeat(ctx context.Context, name string, lifetime time.Duration) (int, error) {
+// Replica is one of those that share a server.
+type Replica struct {
+	// Name is its own, without a space. Two replicas must not have one name.
+	Name string
+	// Rules names those that it goes by, as Ruleset.Hash does, or is "" where that isn't known.
+	Rules string
+}
+
+// Heartbeat tells the server that a replica is alive, and returns all that told so within the last lifetime, by the
+// server's clock, each once, in no order.
+func (s *Store) Heartbeat(ctx context.Context, self Replica, lifetime time.Duration) ([]Replica, error) {
 	key := s.prefixes[0] + "replicas" // no counter's name begins with a letter
-	return redis.NewScript(lua.Replicas).Run(ctx, s.client, []string{key}, name, lifetime.Milliseconds()).Int()
+	member := strings.TrimSuffix(self.Name+" "+self.Rules, " ")
+	members, err := redis.NewScript(lua.Replicas).Run(ctx, s.client, []string{key}, member, lifetime.Milliseconds()).StringSlice()
+	if err != nil {
+		return nil, err
+	}
+	last := map[string]string{} // one that has new rules is there under the old ones, too, for a while
+	for _, m := range members {
+		name, rules, _ := strings.Cut(m, " ")
+		last[name] = rules
+	}
+	list := make([]Replica, 0, len(last))
+	for name, rules := range last {
+		list = append(list, Replica{name, rules})
+	}
+	return list, nil
 }

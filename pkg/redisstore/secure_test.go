@@ -2,15 +2,8 @@ package redisstore
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,95 +12,39 @@ import (
 	"time"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
+	"github.com/envoy-rls/envoy-rls/pkg/certs"
 )
 
-// authority signs certificates.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir()}
-	a.cert, a.key = a.sign(t, name, nil)
-	return a
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
-
-// sign writes name.crt and name.key; without an authority's certificate it signs itself.
-func (a *authority) sign(t *testing.T, name string, names []string) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: a.cert == nil, BasicConstraintsValid: true,
-	}
-	if len(names) == 0 {
-		c.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	}
-	parent, signer := c, key
-	if a.cert != nil {
-		parent, signer = a.cert, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write(t, name+".crt", "CERTIFICATE", der)
-	a.write(t, name+".key", "EC PRIVATE KEY", keyDER)
-	parsed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed, key
-}
-
-func (a *authority) write(t *testing.T, name, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(a.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // startSecure starts a server that speaks TLS only, with the authority's certificate of a name.
-func startSecure(t *testing.T, a *authority, name string) (url string) {
+func startSecure(t *testing.T, a *proctest.Authority, name string) (url string) {
 	t.Helper()
 	port := proctest.FreePort(t)
-	proctest.StartRedis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.file(name+".crt"), "--tls-key-file", a.file(name+".key"),
-		"--tls-ca-cert-file", a.file("ca.crt"), "--tls-auth-clients", "yes")
+	proctest.StartRedis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.File(name+".crt"), "--tls-key-file", a.File(name+".key"),
+		"--tls-ca-cert-file", a.File("ca.crt"), "--tls-auth-clients", "yes")
 	return fmt.Sprintf("rediss://127.0.0.1:%d", port)
 }
 
 func TestConnectionsAreSecured(t *testing.T) {
-	a := newAuthority(t, "ca")
-	a.sign(t, "server", nil)
-	a.sign(t, "named", []string{"redis.example"})
-	a.sign(t, "client", nil)
+	a := proctest.NewAuthority(t)
+	a.Sign("server")
+	a.Sign("named", func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"redis.example"} })
+	a.Sign("client")
 	url, named := startSecure(t, a, "server"), startSecure(t, a, "named")
-	good := TLS{CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")}
+	good := TLS{
+		Client: certs.Client{Authorities: certs.NewAuthorities(a.File("ca.crt"), nil), Certificate: certs.NewPair(a.File("client.crt"), a.File("client.key"), nil)},
+	}
 	for name, c := range map[string]struct {
 		url    string
 		change func(*TLS)
 		want   string
 	}{
 		"good":                         {url, func(*TLS) {}, ""},
-		"without the CA":               {url, func(o *TLS) { o.CAFile = "" }, "unknown authority"},
-		"without a client certificate": {url, func(o *TLS) { o.CertFile, o.KeyFile = "", "" }, "certificate required|reset|broken pipe|EOF"},
+		"without the CA":               {url, func(o *TLS) { o.Authorities = nil }, "unknown authority"},
+		"without a client certificate": {url, func(o *TLS) { o.Certificate = nil }, "certificate required|reset|broken pipe|EOF"},
 		"another name":                 {named, func(*TLS) {}, "doesn't contain any IP SANs"},
 		"a server's name":              {named, func(o *TLS) { o.ServerName = "redis.example" }, ""},
 		"names are not checked":        {named, func(o *TLS) { o.SkipNameCheck = true }, ""},
-		"names aren't, the chain is":   {named, func(o *TLS) { o.SkipNameCheck, o.CAFile = true, "" }, "unknown authority"},
+		"names aren't, the chain is":   {named, func(o *TLS) { o.SkipNameCheck, o.Authorities = true, nil }, "unknown authority"},
 	} {
 		o := Options{Address: c.url, TLS: good, Prefix: "p:", Timeout: 5 * time.Second}
 		c.change(&o.TLS)
@@ -125,16 +62,16 @@ func TestConnectionsAreSecured(t *testing.T) {
 
 // TestCertificatesAreReadForEachConnection replaces a client's certificate, which the server doesn't trust, in its place.
 func TestCertificatesAreReadForEachConnection(t *testing.T) {
-	a, other := newAuthority(t, "ca"), newAuthority(t, "ca")
-	a.sign(t, "server", nil)
-	other.sign(t, "client", nil)
+	a, other := proctest.NewAuthority(t), proctest.NewAuthority(t)
+	a.Sign("server")
+	other.Sign("client")
 	for _, name := range []string{"client.crt", "client.key"} {
-		if err := os.Rename(other.file(name), a.file(name)); err != nil {
+		if err := os.Rename(other.File(name), a.File(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s, err := Open(Options{Address: startSecure(t, a, "server"), Prefix: "p:", Timeout: 5 * time.Second, TLS: TLS{
-		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key"),
+		Client: certs.Client{Authorities: certs.NewAuthorities(a.File("ca.crt"), nil), Certificate: certs.NewPair(a.File("client.crt"), a.File("client.key"), nil)},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +80,7 @@ func TestCertificatesAreReadForEachConnection(t *testing.T) {
 	if err := s.Check(t.Context()); err == nil {
 		t.Error("a certificate of another authority is trusted")
 	}
-	a.sign(t, "client", nil)
+	a.Sign("client")
 	proctest.Eventually(t, "the new certificate is used", func() bool { return s.Check(t.Context()) == nil })
 }
 
@@ -199,7 +136,7 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
-	for _, l := range threeOfEach() {
+	for _, l := range append(threeOfEach(), threeNamed) {
 		for _, cost := range []int64{1, 0, 2, 1, -1} {
 			b := batch(l.Algorithm.String(), cost)
 			b.Hits[0].Limit = l
@@ -208,8 +145,14 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Heartbeat(t.Context(), "me", time.Minute); err != nil {
+	if _, err := s.Heartbeat(t.Context(), Replica{Name: "me"}, time.Minute); err != nil {
 		t.Error(err)
+	}
+	if err := s.Keep(t.Context(), "rules", []byte("kept")); err != nil {
+		t.Error(err)
+	}
+	if kept, err := s.Kept(t.Context(), "rules"); err != nil || string(kept) != "kept" {
+		t.Errorf("kept %q, %v", kept, err)
 	}
 	if v, policy := s.Version(t.Context()), s.EvictionPolicy(t.Context()); v == "" || policy != "noeviction" {
 		t.Errorf("version %q, policy %q", v, policy)
@@ -236,8 +179,8 @@ func TestAddresses(t *testing.T) {
 		{Options{Address: "redis+cluster://a:1/3"}, "! a cluster has database 0 only"},
 		{Options{Address: "redis://a/x"}, `! the database "x" is not a number`},
 		{Options{Address: "mymaster", Kind: Sentinel}, "! \"mymaster\" is not name,host:port"},
-		{Options{Address: "a:1", TLS: TLS{On: true, CertFile: "c"}}, "! a client's certificate needs its key"},
-		{Options{Address: "a:1", TLS: TLS{On: true, CAFile: "/nowhere"}}, "! reading the CA"},
+		{Options{Address: "a:1", TLS: TLS{On: true, Client: certs.Client{Certificate: certs.NewPair("c", "", nil)}}}, "! reading the client's certificate: a certificate needs its key"},
+		{Options{Address: "a:1", TLS: TLS{On: true, Client: certs.Client{Authorities: certs.NewAuthorities("/nowhere", nil)}}}, "! reading the CA"},
 	} {
 		tgt, err := c.o.target()
 		if want, fails := strings.CutPrefix(c.want, "! "); fails {

@@ -36,12 +36,14 @@ type server struct {
 	nodes    *nodes   // nil unless it is a cluster
 	hash     string   // of the script
 	text     string   // of the script
+	untagged string   // what keys without a tag begin with
 	prefixes []string // by tag
 	tagsKey  string   // where the number of tags is noted
 	timeout  time.Duration
 	now      func() int64 // µs, or 0 for the server's clock
 	jitter   func() int64 // of expiries, in millionths
-	called   func(requests int, took time.Duration)
+	called   func(requests int, waited, took time.Duration)
+	trace    func(ctx context.Context, lane string) func(requests int, err error)
 	inFlight int // calls at once, or 0 for what the round trip asks for
 }
 
@@ -63,11 +65,13 @@ func Open(o Options) (*Store, error) {
 	s := &Store{address: t.String(), cluster: t.kind == Cluster, server: &server{
 		hash:     redis.NewScript(script).Hash(),
 		text:     script,
+		untagged: o.Prefix,
 		prefixes: prefixes(o.Prefix, tags),
 		tagsKey:  o.Prefix + keyVersion + ":tags",
 		timeout:  o.Timeout,
 		inFlight: o.InFlight,
 		called:   o.Called,
+		trace:    o.Trace,
 		now:      func() int64 { return 0 },
 		jitter:   func() int64 { return rand.Int64N(1e6) },
 	}}
@@ -135,9 +139,10 @@ func (s *Store) Connections() (all, idle int) {
 	return int(stats.TotalConns), int(stats.IdleConns)
 }
 
-// Decide implements limiter.Store. It returns within the Store's timeout and ctx, and at once while the breaker is
-// open. The error is a *Failure, or several that are joined. After one it is not known whether the batch was counted,
-// unless it is of the kind that proves that nothing ran, such as limiter.ErrNotAsked.
+// Decide implements limiter.Store. It returns within the Store's timeout and ctx's deadline, to a millisecond, and at once
+// while the breaker is open. What ctx cancels before it is sent isn't counted. The error is a *Failure, or several that are
+// joined. After one it is not known whether the batch was counted, unless it is of the kind that proves that nothing ran,
+// such as limiter.ErrNotAsked.
 func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 	if s.parts != nil {
 		return s.parts.Decide(ctx, b)

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// keyVersion stands between the prefix and a counter's name. It changes with the format of rows.
+	// keyVersion stands between the prefix and a counter's name. Another one would count anew: rows change as
+	// lua/README.md says.
 	keyVersion = "v1"
 	// clusterSlots is the number of hash slots of a Redis Cluster.
 	clusterSlots = 16384
@@ -56,8 +57,21 @@ func slotOf(tag string) int {
 	return int(crc) % clusterSlots
 }
 
-// prefixOf is what the key of h begins with.
-func (s *server) prefixOf(h *limiter.Hit) string { return s.prefixes[s.tagOf(h)] }
+// prefixOf is what the key of h begins with. That of a named window is another service's, too, which knows of no tags.
+func (s *server) prefixOf(h *limiter.Hit) string {
+	if h.Limit.Algorithm == limiter.NamedWindow {
+		return s.untagged
+	}
+	return s.prefixes[s.tagOf(h)]
+}
+
+// Locate says where the counter of h is: its key, and the lane that decides it, which is "" unless there are several.
+func (s *Store) Locate(h *limiter.Hit) (lane, key string) {
+	if s.parts != nil {
+		lane = s.lanes[s.tagOf(h)].name
+	}
+	return lane, s.prefixOf(h) + h.Key
+}
 
 // tagOf is the number of h's tag. Hits of one partition have the same, others one by their name.
 func (s *server) tagOf(h *limiter.Hit) int {

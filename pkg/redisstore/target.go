@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,7 @@ func (o Options) target() (*target, error) {
 		return nil, err
 	}
 	t.options = &o
+	o.DialTimeout = cmp.Or(o.DialTimeout, defaultDialTimeout)
 	if o.Auth != "" {
 		t.username, t.password = splitAuth(o.Auth)
 	}
@@ -64,6 +66,9 @@ func (o Options) target() (*target, error) {
 		return nil, fmt.Errorf("key prefix %q holds a brace, which would move keys between a cluster's slots", o.Prefix)
 	case t.kind == Cluster && t.db != 0:
 		return nil, errors.New("a cluster has database 0 only")
+	case t.kind == Cluster && o.NamedWindows:
+		return nil, errors.New("a cluster can't count under the replaced service's keys: they have no hash tags, so those of a " +
+			"request lie in several slots, where no script can decide them together; keep the key format envoy-rls, with which counters begin anew")
 	}
 	if o.SentinelFile != "" {
 		if o.SentinelAuth, err = readSecret(o.SentinelFile); err != nil {
@@ -206,7 +211,7 @@ func (t *target) open() (redis.UniversalClient, *nodes) {
 		username, password := splitAuth(o.SentinelAuth)
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: username, SentinelPassword: password,
-			DB: t.db, CredentialsProviderContext: t.credentials, Dialer: dial, PoolSize: o.PoolSize,
+			DB: t.db, CredentialsProviderContext: t.credentials, Dialer: dial, DialTimeout: o.DialTimeout, PoolSize: o.PoolSize,
 			ConnMaxLifetime: o.ConnMaxLifetime,
 			// What follows has its reasons in single.
 			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: protocol,
@@ -214,7 +219,7 @@ func (t *target) open() (redis.UniversalClient, *nodes) {
 	case Cluster:
 		n := &nodes{clients: map[string]*redis.Client{}}
 		n.cluster = redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: t.addrs, CredentialsProviderContext: t.credentials, Dialer: dial, PoolSize: o.PoolSize,
+			Addrs: t.addrs, CredentialsProviderContext: t.credentials, Dialer: dial, DialTimeout: o.DialTimeout, PoolSize: o.PoolSize,
 			ConnMaxLifetime: o.ConnMaxLifetime, NewClient: n.newClient, MaxRedirects: -1,
 			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: protocol,
 			MaintNotificationsConfig: noNotifications(),
@@ -228,7 +233,7 @@ func (t *target) open() (redis.UniversalClient, *nodes) {
 func (t *target) single(dial dialFunc) *redis.Options {
 	return &redis.Options{
 		Network: t.network, Addr: t.addrs[0], DB: t.db, CredentialsProviderContext: t.credentials, Dialer: dial,
-		PoolSize: t.options.PoolSize, ConnMaxLifetime: t.options.ConnMaxLifetime,
+		DialTimeout: t.options.DialTimeout, PoolSize: t.options.PoolSize, ConnMaxLifetime: t.options.ConnMaxLifetime,
 		// A call that timed out may have counted: sending it again would count twice.
 		MaxRetries:            -1,
 		DialerRetries:         1,

@@ -109,7 +109,6 @@ func TestReshardingUnderLoadLosesNoDecision(t *testing.T) {
 func TestADeadNodeHurtsItsOwnCountersOnlyUntilItsReplicaTakesOver(t *testing.T) {
 	c := proctest.StartRedisCluster(t, 3, true)
 	s := openURL(t, c.URL())
-	s.timeout = 100 * time.Millisecond
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +119,27 @@ func TestADeadNodeHurtsItsOwnCountersOnlyUntilItsReplicaTakesOver(t *testing.T) 
 		_, tag, _ := strings.Cut(s.prefixOf(&batch(fmt.Sprint("counter-", i), 1).Hits[0]), "{")
 		onDead[i] = slotOf(strings.TrimSuffix(tag, "}")) < clusterSlots/3
 	}
-	c.Masters[0].Kill()
-	for i := range counters {
-		if ok := works(i); ok != !onDead[i] {
-			t.Errorf("counter %d on the dead node: %t, decided: %t", i, onDead[i], ok)
+	stayReplicas := func(yes string) {
+		t.Helper()
+		for _, r := range c.Replicas {
+			if err := r.Client().ConfigSet(t.Context(), "cluster-replica-no-failover", yes).Err(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	stayReplicas("yes") // until all counters have been asked for
+	c.Masters[0].Kill()
+	ask := func(dead bool) {
+		for i := range counters {
+			if onDead[i] == dead && works(i) == dead {
+				t.Errorf("counter %d on the dead node: %t, decided: %t", i, dead, dead)
+			}
+		}
+	}
+	ask(false) // with as much time as they need
+	s.timeout = 100 * time.Millisecond
+	ask(true)
+	stayReplicas("no")
 	proctest.Eventually(t, "all counters are decided again", func() bool {
 		for i := range counters {
 			if !works(i) {
@@ -139,7 +153,6 @@ func TestADeadNodeHurtsItsOwnCountersOnlyUntilItsReplicaTakesOver(t *testing.T) 
 func TestSentinelsTellOfANewMaster(t *testing.T) {
 	r := proctest.StartRedisSentinels(t, 2)
 	s := openURL(t, r.URL())
-	s.timeout = 100 * time.Millisecond
 	if err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package rls
 
 import (
 	"math"
-	"strings"
 	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -22,15 +21,21 @@ const (
 
 // answer writes the decisions into the response.
 func (c *call) answer() {
-	c.response.varint(answerCode, code(c.batch.Allowed))
+	c.response.varint(answerCode, code(!c.refused()))
 	for i := range c.descriptors {
-		c.status(&c.descriptors[i])
+		c.status(i)
 	}
 	c.headers()
-	if c.service.options.DynamicMetadata || c.degraded != 0 {
+	if o := &c.service.options; o.DynamicMetadata || o.VerdictMetadata || c.degraded != 0 {
 		c.metadata()
 	}
 }
+
+// refused tells whether the answer is over limit.
+func (c *call) refused() bool { return !c.batch.Allowed && !c.service.options.Shadow }
+
+// rehearses tells whether clients are not to be told of limits, since none is enforced.
+func (c *call) rehearses() bool { return c.service.options.Shadow && !c.service.options.Compat }
 
 func code(ok bool) uint64 {
 	if ok {
@@ -39,9 +44,10 @@ func code(ok bool) uint64 {
 	return uint64(ratelimit.RateLimitResponse_OVER_LIMIT)
 }
 
-// status writes the answer for one descriptor, and tells the events of it.
-func (c *call) status(d *descriptor) {
-	c.tell(d)
+// status writes the answer for the descriptor of an index, and tells the events of it.
+func (c *call) status(index int) {
+	d := &c.descriptors[index]
+	c.tell(index)
 	start := c.response.open(answerStatus)
 	switch shown, ok := c.shown(d); {
 	case ok:
@@ -58,9 +64,9 @@ func (c *call) status(d *descriptor) {
 // limited writes the status of a descriptor that was counted. A shadow rule's status stays OK and, unless
 // Compat is set, doesn't show its limit, since Envoy would tell clients of it.
 func (c *call) limited(d *descriptor, shown shownLimit) {
-	passes, shadow := c.passes(d), d.role() == limiter.Shadow
+	passes, shadow := c.passes(d), d.role == limiter.Shadow
 	c.response.varint(statusCode, code(passes || shadow))
-	if !shown.decision.Known() && passes || shadow && !c.service.options.Compat {
+	if !shown.decision.Known() && passes || shadow && !c.service.options.Compat || c.rehearses() {
 		return
 	}
 	c.currentLimit(shown.limit)
@@ -85,15 +91,18 @@ func (c *call) currentLimit(l *descriptors.Limit) {
 	c.response.close(start)
 }
 
-// tell tells the events of a descriptor's limits.
-func (c *call) tell(d *descriptor) {
+// tell tells the events of the limits of the descriptor of an index.
+func (c *call) tell(index int) {
+	d := &c.descriptors[index]
+	for i := d.first; i < d.end; i++ {
+		result := c.decided(d, i)
+		result.Descriptor = index
+		c.service.events.Decided(result)
+	}
 	if d.rule == nil {
 		return
 	}
-	for i := d.first; i < d.end; i++ {
-		c.service.events.Decided(c.decided(d, i))
-	}
-	whole := Decided{Domain: d.rule.Domain, Path: d.rule.Path, Cost: max(d.cost, 0)}
+	whole := Decided{Domain: d.rule.Domain, Path: d.rule.Path, Descriptor: index, Cost: max(d.cost, 0)}
 	switch {
 	case d.first < d.end:
 		return
@@ -109,13 +118,23 @@ func (c *call) tell(d *descriptor) {
 	c.service.events.Decided(whole)
 }
 
+// tellFailed tells the events of the hits of a call that the store failed.
+func (c *call) tellFailed() {
+	for i := range c.descriptors {
+		d := &c.descriptors[i]
+		for n := d.first; n < d.end; n++ {
+			failed := Decided{Domain: c.label(), Result: ResultFailed, Cost: max(c.batch.Hits[n].Cost, 0)}
+			failed.Path, failed.Values = c.paths(d, c.hitLimits[n])
+			c.service.events.Decided(failed)
+		}
+	}
+}
+
 // decided is what became of hit i of d.
 func (c *call) decided(d *descriptor, i int) Decided {
 	h, decision := &c.batch.Hits[i], &c.batch.Decisions[i]
-	result := Decided{Domain: d.rule.Domain, Path: c.hitLimits[i].Path, Result: ResultOK, Cost: max(h.Cost, 0)}
-	if d.rule.PerValue() {
-		result.Values = d.rule.MetricPath(d.entries) + strings.TrimPrefix(result.Path, d.rule.Path)
-	}
+	result := Decided{Domain: c.label(), Result: ResultOK, Cost: max(h.Cost, 0), Remembered: decision.Remembered}
+	result.Path, result.Values = c.paths(d, c.hitLimits[i])
 	switch {
 	case decision.Allowed:
 	case h.Role == limiter.Shadow:
@@ -136,6 +155,21 @@ func (c *call) decided(d *descriptor, i int) Decided {
 		}
 	}
 	return result
+}
+
+// paths are those of a limit of d, for metrics.
+func (c *call) paths(d *descriptor, l *descriptors.Limit) (path string, values *descriptors.MetricPath) {
+	switch {
+	case d.rule == nil && c.service.options.Compat:
+		c.valuePath = descriptors.SentPath(c.label(), d.entries)
+		return c.label() + BroughtAlong, &c.valuePath
+	case d.rule == nil:
+		return c.label() + BroughtAlong, nil
+	case d.rule.PerValue():
+		c.valuePath = d.rule.ValuePath(l, d.entries)
+		return l.Path, &c.valuePath
+	}
+	return l.Path, nil
 }
 
 // parts are how much of a hit's cost lies beyond its limit, if it was denied, and how much in the last part
@@ -167,7 +201,7 @@ func (s *Service) nearRatio() float32 {
 // counts tells whether hit i has a say in the status of its descriptor: a limit that is only tried out beside
 // others has none.
 func (c *call) counts(d *descriptor, i int) bool {
-	return c.batch.Hits[i].Role == d.role()
+	return c.batch.Hits[i].Role == d.role
 }
 
 func (c *call) passes(d *descriptor) bool {

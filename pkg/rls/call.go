@@ -21,15 +21,20 @@ type call struct {
 	began   time.Time
 	rules   *descriptors.Ruleset
 	domain  *descriptors.Domain // nil: no rules name it
+	looks   *descriptors.Look   // not nil: nothing may change
 
 	descriptors []descriptor
-	names       []byte // that the hits' keys alias
+	names       []byte // that the hits' keys alias, and hashes of values
 	batch       limiter.Batch
 	exempt      bool                 // nothing is asked
 	replaced    []string             // names of limits that are not asked
 	hitLimits   []*descriptors.Limit // by hit of the batch
 	degraded    uint8                // the policies that answered for hits, by 1 << policy
+	valuePath   descriptors.MetricPath
+	overGRPC    bool
 	response    response
+
+	storeFailure string // why the store failed, in a word
 }
 
 // descriptor is one of a request's descriptors and what it matched.
@@ -37,7 +42,9 @@ type descriptor struct {
 	rule       *descriptors.Rule // nil: none
 	entries    []descriptors.Entry
 	limits     []descriptors.Limit // empty: nothing to count
-	overridden bool                // limits are the request's own
+	role       limiter.Role
+	overridden bool // limits are the request's own
+	overflows  bool // its values are too many for counters of their own
 	cost       int64
 	first, end int // its hits in the batch
 }
@@ -111,7 +118,7 @@ func (c *call) decide(ctx context.Context) error {
 		c.batch.Allowed = true
 		return nil
 	case n > MaxHits:
-		return c.service.errorf(codes.InvalidArgument, "the request comes to more than %d hits; ask in parts", MaxHits)
+		return c.service.tooMany()
 	}
 	c.batch.Decisions = slices.Grow(c.batch.Decisions, n)[:n]
 	clear(c.batch.Decisions)
@@ -120,11 +127,17 @@ func (c *call) decide(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil: // the caller has left: nobody hears an answer
+		c.tellFailed()
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	reason := failureReason(err)
+	c.storeFailure = reason
 	c.service.events.StoreFailed(err, reason)
-	return c.degrade(reason)
+	err = c.degrade(reason)
+	if err != nil {
+		c.tellFailed()
+	}
+	return err
 }
 
 // match finds the rule and limits of each descriptor.
@@ -137,18 +150,20 @@ func (c *call) match() {
 func (c *call) matched(sent *sentDescriptor) descriptor {
 	m := descriptor{entries: c.request.entries[sent.first:sent.end], cost: c.request.cost(sent)}
 	if c.domain != nil {
-		c.domain.Prepare(m.entries)
+		c.names = c.domain.AppendPrepared(c.names, m.entries)
 		m.rule = c.domain.Match(m.entries)
 	}
 	if m.rule != nil {
+		m.rule = c.domain.Overridden(m.rule, m.entries)
 		m.limits = m.rule.Limits
 		c.exempt = c.exempt || m.rule.Exempt
 	}
 	if sent.limited {
 		c.override(&m, &sent.limit)
 	}
+	m.role = c.role(m.rule)
 	if m.rule == nil && !m.overridden {
-		c.service.events.Unmatched(c.label())
+		c.service.events.Unmatched(Unmatched{c.label(), c.request.domain, m.entries, c.began})
 		if len(m.entries) == 0 {
 			c.service.events.Empty(c.label())
 		}
@@ -206,7 +221,7 @@ func (c *call) makeHits() {
 				group++
 			}
 			c.batch.Hits = append(c.batch.Hits, c.hit(d, group, limit))
-			c.batch.Hits[len(c.batch.Hits)-1].Key = c.name(values, limit)
+			c.batch.Hits[len(c.batch.Hits)-1].Key = c.name(d, values, limit)
 			c.hitLimits = append(c.hitLimits, limit)
 		}
 		d.end = len(c.batch.Hits)
@@ -224,7 +239,7 @@ func (c *call) hit(d *descriptor, group uint16, l *descriptors.Limit) limiter.Hi
 		Limit:    &l.Limit,
 		Cost:     d.cost,
 		Group:    group,
-		Role:     d.role(),
+		Role:     d.role,
 		PassFull: c.service.options.Compat,
 	}
 	if l.Shadow {
@@ -251,11 +266,11 @@ func (c *call) values(d *descriptor) (values span) {
 	if len(d.limits) == 0 {
 		return span{}
 	}
-	counter := descriptors.Counter{Domain: c.request.domain, Entries: d.entries, Rule: d.rule}
+	counter := c.counter(d)
 	values.first = len(c.names)
 	c.names = counter.AppendValues(c.names)
-	if d.rule != nil && d.rule.Overflows(c.names[values.first:], c.began) {
-		counter.Overflow = true
+	if d.rule != nil && c.overflows(d.rule, c.names[values.first:]) {
+		d.overflows, counter.Overflow = true, true
 		c.names = counter.AppendValues(c.names[:values.first])
 		c.service.events.Overflow(d.rule.Domain, d.rule.Path)
 	}
@@ -263,19 +278,38 @@ func (c *call) values(d *descriptor) (values span) {
 	return values
 }
 
+func (c *call) overflows(r *descriptors.Rule, values []byte) bool {
+	if c.looks != nil {
+		return c.looks.Overflows(r, values, c.began)
+	}
+	return r.Overflows(values, c.began)
+}
+
+func (c *call) counter(d *descriptor) descriptors.Counter {
+	return descriptors.Counter{Domain: c.request.domain, Entries: d.entries, Rule: d.rule, Overflow: d.overflows}
+}
+
 // span is a part of call.names.
 type span struct{ first, end int }
 
-func (d *descriptor) role() limiter.Role {
-	if d.rule == nil {
-		return limiter.Enforced
+// role is that of the limits of a rule, or without one of those that the request brings along.
+func (c *call) role(rule *descriptors.Rule) limiter.Role {
+	role := limiter.Enforced
+	if rule != nil {
+		role = rule.Role
 	}
-	return d.rule.Role
+	if role == limiter.Enforced && c.service.options.Quota {
+		role = limiter.Quota
+	}
+	return role
 }
 
-// name is the name of the counter under limit l. It aliases c.names: where that moves as it grows, earlier names
+// name is the name of d's counter under limit l. It aliases c.names: where that moves as it grows, earlier names
 // keep the old place.
-func (c *call) name(values span, l *descriptors.Limit) string {
+func (c *call) name(d *descriptor, values span, l *descriptors.Limit) string {
+	if l.Algorithm == limiter.NamedWindow {
+		return c.replacedName(d, l)
+	}
 	if values.end != len(c.names) { // another limit's name stands behind the values
 		first := len(c.names)
 		c.names = append(c.names, c.names[values.first:values.end]...)
@@ -283,6 +317,13 @@ func (c *call) name(values span, l *descriptors.Limit) string {
 	}
 	c.names = descriptors.AppendLimit(c.names, &l.Limit)
 	return unsafe.String(&c.names[values.first], len(c.names)-values.first)
+}
+
+// replacedName is name by this process's clock, in the format of the service that this one replaces.
+func (c *call) replacedName(d *descriptor, l *descriptors.Limit) string {
+	first := len(c.names)
+	c.names = c.counter(d).AppendReplacedName(c.names, l.Period, c.began)
+	return unsafe.String(&c.names[first], len(c.names)-first)
 }
 
 // degrade lets the failure policies answer for what the store couldn't decide, where it was not decided locally. A
@@ -308,7 +349,7 @@ func (c *call) degrade(reason string) error {
 		c.service.events.Degraded(c.label(), policy, reason)
 	}
 	c.batch.Allowed = c.batch.Verdict()
-	if fails && c.batch.Allowed {
+	if fails && c.batch.Allowed && !c.service.options.Shadow {
 		return status.Error(codes.Unavailable, "the rate limit store is not available")
 	}
 	return nil

@@ -113,7 +113,7 @@ func (r *exampleRun) serve(t *testing.T, store limiter.Store, rules string) *rls
 	t.Helper()
 	s := rls.New(store, rls.Options{Now: r.clock.Now, Events: rls.Events{
 		Decided:   func(d rls.Decided) { r.decided = append(r.decided, d) },
-		Unmatched: func(string) { r.unmatched = true },
+		Unmatched: func(rls.Unmatched) { r.unmatched = true },
 	}})
 	files := []descriptors.File{{Name: r.file, Data: []byte(rules)}}
 	if r.others != "" {
@@ -156,7 +156,7 @@ func (r *exampleRun) when(t *testing.T, text string) *rls.Service {
 		}
 		return r.serve(t, r.store, strings.Replace(r.rules, left, "", 1))
 	case text == "Redis away":
-		store, err := redisstore.Open(redisstore.Options{Address: "127.0.0.1:1"})
+		store, err := redisstore.Open(redisstore.Options{Address: "127.0.0.1:1", Timeout: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

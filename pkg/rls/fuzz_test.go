@@ -92,7 +92,9 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(body)))
-		if w.Code != http.StatusOK && w.Code != http.StatusTooManyRequests && w.Code != http.StatusBadRequest {
+		switch w.Code {
+		case http.StatusOK, http.StatusTooManyRequests, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+		default:
 			t.Errorf("status %d: %s", w.Code, w.Body)
 		}
 	})
@@ -110,7 +112,8 @@ func TestJSON(t *testing.T) {
 		{`{"domain":""}`, 400, "rate limit domain must not be empty"},
 		{`{"unknown": 1}`, 400, "not a RateLimitRequest"},
 		{"", 400, "not a RateLimitRequest"},
-		{strings.Repeat(" ", 5<<20), 400, "reading the request"},
+		{"null", 400, "not a RateLimitRequest"},
+		{strings.Repeat(" ", 5<<20), 413, "the request has more than 262144 bytes"},
 	} {
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/json", strings.NewReader(c.body)))

@@ -36,6 +36,7 @@ func (s *Service) handle(
 		}
 	}()
 	c := s.newCall()
+	c.overGRPC = true
 	if err := decode(c); err != nil {
 		c.release()
 		return nil, err

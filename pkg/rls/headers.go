@@ -22,7 +22,7 @@ type HeaderOptions struct {
 // the refusing one with the longest wait, else the one with the least room. Shadow rules are never told of.
 func (c *call) headers() {
 	o := &c.service.options.Headers
-	if *o == (HeaderOptions{}) {
+	if *o == (HeaderOptions{}) || c.rehearses() {
 		return
 	}
 	d, shown := c.strictest()
@@ -33,7 +33,7 @@ func (c *call) headers() {
 	c.numberHeader(o.Limit, int64(shown.limit.Requests))
 	c.numberHeader(o.Remaining, int64(shown.remaining()))
 	c.numberHeader(o.Reset, wait)
-	if !c.batch.Allowed {
+	if c.refused() {
 		c.numberHeader(o.RetryAfter, wait)
 		c.header(o.Rule, ruleName(d, shown))
 	}
@@ -61,7 +61,7 @@ func (c *call) strictest() (best *descriptor, bestShown shownLimit) {
 	for i := range c.descriptors {
 		d := &c.descriptors[i]
 		shown, ok := c.shown(d)
-		if !ok || d.role() == limiter.Shadow || c.excused(d, shown) {
+		if !ok || d.role == limiter.Shadow || c.excused(d, shown) {
 			continue
 		}
 		if best == nil || shown.stricter(bestShown) {
@@ -73,7 +73,7 @@ func (c *call) strictest() (best *descriptor, bestShown shownLimit) {
 
 // excused tells whether a denial refused nothing: that of a quota in a request that was admitted.
 func (c *call) excused(d *descriptor, shown shownLimit) bool {
-	return c.batch.Allowed && d.role() == limiter.Quota && !shown.decision.Allowed
+	return c.batch.Allowed && d.role == limiter.Quota && !shown.decision.Allowed
 }
 
 // ruleName names what refused: a limit's own name, else its rule's path, else what the request brought.

@@ -1,6 +1,8 @@
 package rls
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 
@@ -13,13 +15,19 @@ import (
 // maxJSON is the largest body that JSON reads.
 const maxJSON = 256 << 10
 
-// JSON returns a handler that takes a RateLimitRequest as protojson and answers with the RateLimitResponse:
-// status 200 if the request is admitted, 429 if it is over limit, 400 if it is wrong, and 503 if it could
-// not be decided (400 as well if Compat is set).
+// JSON returns a handler that takes a RateLimitRequest as protojson, by any method, and answers with the RateLimitResponse:
+// status 200 if the request is admitted, 429 if it is over limit, 500 if the overall code is UNKNOWN. Otherwise the body is
+// text that says why: 400 if the request is wrong, 413 if it is too large, and 503 if it could not be decided. A client that
+// leaves is not waited for.
 func (s *Service) JSON() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxJSON))
-		if err != nil {
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			http.Error(w, fmt.Sprintf("the request has more than %d bytes", large.Limit), http.StatusRequestEntityTooLarge)
+			return
+		case err != nil:
 			http.Error(w, "reading the request: "+err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -30,15 +38,16 @@ func (s *Service) JSON() http.Handler {
 		}
 		answer, err := s.ShouldRateLimit(r.Context(), &req)
 		if err != nil {
-			http.Error(w, status.Convert(err).Message(), s.httpError(err))
+			http.Error(w, status.Convert(err).Message(), httpError(status.Code(err)))
 			return
 		}
 		writeJSON(w, answer)
 	})
 }
 
-func (s *Service) httpError(err error) int {
-	if s.options.Compat || status.Code(err) == codes.InvalidArgument {
+// httpError is the status for an error's code. Unknown is that of wrong requests if Compat is set.
+func httpError(code codes.Code) int {
+	if code == codes.InvalidArgument || code == codes.Unknown {
 		return http.StatusBadRequest
 	}
 	return http.StatusServiceUnavailable
@@ -51,8 +60,11 @@ func writeJSON(w http.ResponseWriter, answer *ratelimit.RateLimitResponse) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT {
+	switch answer.GetOverallCode() {
+	case ratelimit.RateLimitResponse_OVER_LIMIT:
 		w.WriteHeader(http.StatusTooManyRequests)
+	case ratelimit.RateLimitResponse_UNKNOWN:
+		w.WriteHeader(http.StatusInternalServerError)
 	}
 	_, _ = w.Write(body) // the client is gone if it fails
 }

@@ -13,14 +13,26 @@ import (
 )
 
 // metadata writes the answer's dynamic metadata: by DynamicMetadata, the request and what its rules say of
-// themselves; and under degraded, the failure policies that answered, such as local.
+// themselves; by that or VerdictMetadata, which limits refused or would have; and under degraded, the failure policies
+// that answered, such as local.
 func (c *call) metadata() {
 	m := map[string]any{}
-	if c.service.options.DynamicMetadata {
+	o := &c.service.options
+	if o.DynamicMetadata {
 		m = c.requestMetadata()
 	}
+	if o.VerdictMetadata || o.DynamicMetadata && !o.Compat {
+		c.addVerdict(m)
+	}
 	if c.degraded != 0 {
-		m["degraded"] = strings.Join(c.degradedBy(), ",")
+		var names []string
+		for _, p := range c.policies() {
+			names = append(names, p.String())
+		}
+		m["degraded"] = strings.Join(names, ",")
+	}
+	if len(m) == 0 {
+		return
 	}
 	s, err := structpb.NewStruct(m)
 	if err != nil {
@@ -33,13 +45,30 @@ func (c *call) metadata() {
 	c.response.close(start)
 }
 
-func (c *call) degradedBy() (policies []string) {
-	for p := limiter.FailError; p <= limiter.FailLocal; p++ {
-		if c.degraded&(1<<p) != 0 {
-			policies = append(policies, p.String())
+// addVerdict adds what VerdictMetadata says.
+func (c *call) addVerdict(m map[string]any) {
+	if c.refused() {
+		if d, shown := c.strictest(); d != nil {
+			m["denied_by"] = ruleName(d, shown)
 		}
 	}
-	return policies
+	var would []any
+	for _, name := range c.wouldRefuse() {
+		would = append(would, name)
+	}
+	if would != nil {
+		m["would_deny"] = would
+	}
+}
+
+// policies are the failure policies that answered for hits.
+func (c *call) policies() (list []limiter.FailurePolicy) {
+	for p := limiter.FailError; p <= limiter.FailLocal; p++ {
+		if c.degraded&(1<<p) != 0 {
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // requestMetadata is, by the field names of the service that this one replaces, the request as it came, and the

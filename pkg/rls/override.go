@@ -10,10 +10,11 @@ import (
 
 // override puts the limit that a request brings along in the place of the rule's number, unit and
 // multiplier; the rule keeps its name, role and policies. A limit that can't be used, such as one without a
-// unit, is ignored. A descriptor without entries has no limit, whatever it brings.
+// unit, is ignored. A descriptor without entries has no limit, whatever it brings. What an operator has put in the rule's
+// place stays there.
 func (c *call) override(d *descriptor, o *sentLimit) {
 	compat := c.service.options.Compat
-	if len(d.entries) == 0 && !compat || c.domain == nil && compat {
+	if len(d.entries) == 0 && !compat || c.domain == nil && compat || d.rule != nil && d.rule.Override != "" {
 		return
 	}
 	rule := d.rule
@@ -47,6 +48,9 @@ func (c *call) broughtAlong(rule *descriptors.Rule, o *sentLimit) (l descriptors
 	l.Multiplier = 1
 	if o.hasMultiplier {
 		l.Multiplier = o.multiplier
+	}
+	if c.service.options.ReplacedNames {
+		l.NameAsReplaced()
 	}
 	_, named := typev3.RateLimitUnit_name[o.unit]
 	l.Period, ok = l.Unit.Period(l.Multiplier)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func serviceOver(t testing.TB, store limiter.Store, rules string, o rls.Options)
 	t.Helper()
 	s := rls.New(store, o)
 	compiled, problems := descriptors.Compile([]descriptors.File{{Name: "rules.yaml", Data: []byte(rules)}},
-		descriptors.Options{Defaults: o.Defaults, FileOrder: o.Compat})
+		descriptors.Options{Defaults: o.Defaults, FileOrder: o.Compat, ReplacedNames: o.ReplacedNames})
 	if descriptors.HasErrors(problems) {
 		t.Fatal(problems)
 	}
@@ -436,7 +437,7 @@ func TestDynamicMetadata(t *testing.T) {
 	req.HitsAddend = 3
 	got := metadata(req)
 	want := map[string]any{
-		"domain": "d", "hitsAddend": 3.0,
+		"domain": "d", "hitsAddend": 3.0, "denied_by": "d.b", "would_deny": []any{"d.s"},
 		"descriptors": []any{
 			map[string]any{"entries": []any{"b=x"}}, map[string]any{"entries": []any{"a=x", "z="}, "hitsAddend": 2.0},
 			map[string]any{"entries": []any{"a=x"}}, map[string]any{"entries": []any{"c=x"}},
@@ -461,12 +462,13 @@ func TestDynamicMetadata(t *testing.T) {
 
 // TestPoliciesAnswerForAStoreThatIsNotThere uses a real store on a port where nobody listens.
 func TestPoliciesAnswerForAStoreThatIsNotThere(t *testing.T) {
-	store, err := redisstore.Open(redisstore.Options{Address: "127.0.0.1:1"})
+	store, err := redisstore.Open(redisstore.Options{Address: "127.0.0.1:1", Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
 	degraded := map[limiter.FailurePolicy]int{}
+	var failed []string
 	s := serviceOver(t, store, `
 domain: d
 descriptors:
@@ -474,7 +476,14 @@ descriptors:
   - {key: deny, on_store_failure: deny, rate_limit: {unit: minute, requests_per_unit: 9}}
   - {key: error, on_store_failure: error, rate_limit: {unit: minute, requests_per_unit: 9}}
   - {key: shadow, shadow_mode: true, on_store_failure: error, rate_limit: {unit: minute, requests_per_unit: 9}}
-`, rls.Options{Events: rls.Events{Degraded: func(_ string, p limiter.FailurePolicy, _ string) { degraded[p]++ }}})
+`, rls.Options{Events: rls.Events{
+		Degraded: func(_ string, p limiter.FailurePolicy, _ string) { degraded[p]++ },
+		Decided: func(d rls.Decided) {
+			if d.Result == rls.ResultFailed {
+				failed = append(failed, fmt.Sprint(d.Path, " ", d.Cost))
+			}
+		},
+	}})
 	expect(t, s, request(descriptor("other=x")), "OK: OK") // the store isn't asked
 	expect(t, s, request(descriptor("allow=x")), "OK: OK")
 	expect(t, s, request(descriptor("deny=x")), "OVER_LIMIT: OVER_LIMIT 0/9 0s")
@@ -482,6 +491,9 @@ descriptors:
 	expect(t, s, request(descriptor("shadow=x")), "OK: OK")
 	expect(t, s, request(descriptor("allow=x"), descriptor("error=x")), "Unavailable: the rate limit store is not available")
 	expect(t, s, request(descriptor("deny=x"), descriptor("error=x")), "OVER_LIMIT: OVER_LIMIT 0/9 0s, OK")
+	if want := []string{"d.error 1", "d.allow 1", "d.error 1"}; !slices.Equal(failed, want) {
+		t.Errorf("told of %q that failed, want %q", failed, want)
+	}
 	if degraded[limiter.FailAllow] != 2 || degraded[limiter.FailDeny] != 2 || degraded[limiter.FailError] != 4 {
 		t.Errorf("degraded: %v", degraded)
 	}
@@ -493,7 +505,7 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	s := newService(t, rules, rls.Options{Events: rls.Events{
 		Answered:    func(a rls.Answered) { note("request %q %s %t", a.Domain, a.Code, a.OverLimit) },
 		Decided:     func(d rls.Decided) { note("%s %s %s %d %d %d", d.Domain, d.Path, d.Result, d.Cost, d.Over, d.Near) },
-		Unmatched:   func(domain string) { note("unmatched %q", domain) },
+		Unmatched:   func(u rls.Unmatched) { note("unmatched %q", u.Domain) },
 		BadOverride: func(domain string) { note("bad override %q", domain) },
 	}})
 	ask(t, s, request(descriptor("three=x"), descriptor("free=x"), descriptor("other=x"), descriptor("none=x")))
@@ -507,5 +519,22 @@ func TestEventsTellWhatHappened(t *testing.T) {
 	}
 	if fmt.Sprint(log) != fmt.Sprint(want) {
 		t.Errorf("\n got %q\nwant %q", log, want)
+	}
+}
+
+func TestLimitsOfRequestsAreToldByTheirValuesInCompatModeOnly(t *testing.T) {
+	for compat, want := range map[bool]string{
+		false: "d d._override ok <nil> / d d.three ok <nil>",
+		true:  "d d._override ok &{d.new_10.0.0.1.b.c_1 [new_10.0.0.1 b]} / d d._override ok &{d.three_x [three_x ]}",
+	} {
+		var told []string
+		s := newService(t, rules, rls.Options{Compat: compat, Events: rls.Events{Decided: func(d rls.Decided) {
+			told = append(told, fmt.Sprint(d.Domain, " ", d.Path, " ", d.Result, " ", d.Values))
+		}}})
+		ask(t, s, request(limited(descriptor("new=10.0.0.1 b= c=1"), 5, typev3.RateLimitUnit_HOUR)))
+		ask(t, s, request(limited(descriptor("three=x"), 5, typev3.RateLimitUnit_HOUR)))
+		if got := strings.Join(told, " / "); got != want {
+			t.Errorf("compat: %t\n got %s\nwant %s", compat, got, want)
+		}
 	}
 }

@@ -13,12 +13,15 @@ import (
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/memstore"
+	"github.com/envoy-rls/envoy-rls/pkg/unmatched"
 )
 
 const speedRules = `
 domain: d
+keys: {api_key: {hash: true}}
 descriptors:
   - {key: user, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
+  - {key: api_key, rate_limit: {unit: hour, requests_per_unit: 1000000000}}
   - {key: none, rate_limit: {unit: hour, requests_per_unit: 0}}
   - key: tenant
     rate_limits:
@@ -40,6 +43,7 @@ var speedCases = []struct {
 	{"three", func(i int) [][2]string {
 		return [][2]string{{"user", fmt.Sprint("user-", i)}, {"tenant", "t"}, {"none-such", "x"}}
 	}},
+	{"hashed", func(i int) [][2]string { return [][2]string{{"api_key", fmt.Sprintf("key-%036d", i)}} }},
 }
 
 func speedRequests(tb testing.TB, of func(i int) [][2]string) [][]byte {
@@ -60,13 +64,17 @@ func speedRequests(tb testing.TB, of func(i int) [][2]string) [][]byte {
 	return list
 }
 
-func speedService(tb testing.TB) *Service {
+func speedService(tb testing.TB, o descriptors.Options) *Service {
 	tb.Helper()
-	rules, problems := descriptors.Compile([]descriptors.File{{Name: "r.yaml", Data: []byte(speedRules)}}, descriptors.Options{})
+	rules, problems := descriptors.Compile([]descriptors.File{{Name: "r.yaml", Data: []byte(speedRules)}}, o)
 	if len(problems) > 0 {
 		tb.Fatal(problems)
 	}
-	s := New(memstore.New(memstore.Options{}), Options{Headers: HeaderOptions{RetryAfter: "Retry-After", Rule: "RateLimit-Rule"}})
+	missed := unmatched.New(0)
+	s := New(memstore.New(memstore.Options{}), Options{
+		Headers: HeaderOptions{RetryAfter: "Retry-After", Rule: "RateLimit-Rule"},
+		Events:  Events{Unmatched: func(u Unmatched) { missed.Note(u.Sent, u.Entries, u.At) }},
+	})
 	s.SetRules(rules)
 	return s
 }
@@ -75,7 +83,7 @@ func speedService(tb testing.TB) *Service {
 func BenchmarkCall(b *testing.B) {
 	for _, c := range speedCases {
 		b.Run(c.name, func(b *testing.B) {
-			s, requests := speedService(b), speedRequests(b, c.descriptors)
+			s, requests := speedService(b, descriptors.Options{HashKey: descriptors.NewHashKey([]byte("secret"))}), speedRequests(b, c.descriptors)
 			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 			defer cancel()
 			next := 0

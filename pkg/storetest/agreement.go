@@ -52,7 +52,7 @@ func (r *random) run(t *rapid.T) {
 	model := Model{}
 	for range rapid.IntRange(1, 8).Draw(t, "batches") {
 		r.clock.Advance(time.Duration(rapid.Int64Range(-3e8, 3e9).Draw(t, "pause")) * time.Microsecond)
-		b := RandomBatch(t, r.runs, r.began)
+		b := RandomBatch(t, r.runs, r.began, r.clock.Micros())
 		want := model.Decide(b, r.clock.Micros())
 		if err := r.store.Decide(context.Background(), b); err != nil {
 			t.Fatal(err)
@@ -86,6 +86,20 @@ func (m Model) Decide(b *limiter.Batch, now int64) *limiter.Batch {
 	return want
 }
 
+// ModelStore is a Model by a clock, as a store. It drops no counter.
+type ModelStore struct {
+	Rows  Model
+	Clock *Clock
+}
+
+// Decide implements limiter.Store.
+func (s ModelStore) Decide(_ context.Context, b *limiter.Batch) error {
+	want := s.Rows.Decide(b, s.Clock.Micros())
+	copy(b.Decisions, want.Decisions)
+	b.Allowed = want.Allowed
+	return nil
+}
+
 // Compare reports how the decisions of got differ from those of want.
 func Compare(t *rapid.T, got, want *limiter.Batch) {
 	if got.Allowed != want.Allowed {
@@ -102,12 +116,14 @@ func Compare(t *rapid.T, got, want *limiter.Batch) {
 // periods are long enough that no row expires of its own while a test runs.
 var periods = []time.Duration{10 * time.Minute, time.Hour, 24 * time.Hour, 365 * 24 * time.Hour, limiter.MaxPeriod}
 
-// RandomBatch draws a batch of up to five hits. Batches of one run share counters; began is about now.
-func RandomBatch(t *rapid.T, run int, began time.Time) *limiter.Batch {
+// RandomBatch draws a batch of up to five hits at now, in µs since the Unix epoch. Batches of one run, which began about
+// then, share counters.
+func RandomBatch(t *rapid.T, run int, began time.Time, now int64) *limiter.Batch {
 	n := rapid.IntRange(1, 5).Draw(t, "hits")
 	b := &limiter.Batch{Flow: "random", Hits: make([]limiter.Hit, n), Decisions: make([]limiter.Decision, n)}
 	for i := range b.Hits {
 		b.Hits[i] = randomHit(t, run, began)
+		nameWindow(&b.Hits[i], now)
 		if i > 0 && rapid.Bool().Draw(t, "same descriptor") {
 			last := &b.Hits[i-1]
 			b.Hits[i].Group, b.Hits[i].Role, b.Hits[i].Charge = last.Group, last.Role, last.Charge
@@ -118,12 +134,20 @@ func RandomBatch(t *rapid.T, run int, began time.Time) *limiter.Batch {
 	return b
 }
 
+// nameWindow has the name of a named window's counter end with the window that now is in, as it does in the service: the store
+// may drop it once its window has ended.
+func nameWindow(h *limiter.Hit, now int64) {
+	if h.Limit.Algorithm == limiter.NamedWindow {
+		h.Key += fmt.Sprint("_", now/h.Limit.Period.Microseconds())
+	}
+}
+
 // randomLimit is valid. Small numbers are likely, and all are possible.
 func randomLimit(t *rapid.T) *limiter.Limit {
 	numbers := rapid.OneOf(rapid.Uint32Range(0, 20), rapid.Uint32())
 	return rapid.Custom(func(t *rapid.T) *limiter.Limit {
 		l := &limiter.Limit{
-			Algorithm: limiter.Algorithm(rapid.IntRange(0, len(limiter.AlgorithmNames())-1).Draw(t, "algorithm")),
+			Algorithm: limiter.Algorithm(rapid.IntRange(0, int(limiter.NamedWindow)).Draw(t, "algorithm")),
 			Requests:  numbers.Draw(t, "requests"),
 			Period:    rapid.SampledFrom(periods).Draw(t, "period"),
 		}
@@ -139,7 +163,7 @@ func randomLimit(t *rapid.T) *limiter.Limit {
 func randomHit(t *rapid.T, run int, began time.Time) limiter.Hit {
 	limit := randomLimit(t)
 	h := limiter.Hit{
-		Key: fmt.Sprintf("random:%d:%s%s:%d", run, limit.Algorithm, limit.Period,
+		Key: fmt.Sprintf("random:%d:%d%s:%d", run, limit.Algorithm, limit.Period,
 			rapid.IntRange(0, 1).Draw(t, "counter")),
 		Limit: limit,
 		Cost: rapid.OneOf(rapid.Int64Range(-5, 12), rapid.Int64Range(-limiter.MaxCost, limiter.MaxCost)).

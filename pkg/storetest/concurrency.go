@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -43,8 +44,9 @@ func decideOne(t *testing.T, s limiter.Store, hits ...limiter.Hit) *limiter.Batc
 // exact has a limit of every algorithm of which nothing comes back while the test runs.
 func exact(t *testing.T, open Open) {
 	store := open(t, nil)
-	for i, name := range limiter.AlgorithmNames() {
-		limit := &limiter.Limit{Algorithm: limiter.Algorithm(i), Requests: limiter.MaxLog, Period: limiter.MaxPeriod}
+	for a := range limiter.NamedWindow + 1 {
+		name := fmt.Sprint(a, int(a))
+		limit := &limiter.Limit{Algorithm: a, Requests: limiter.MaxLog, Period: limiter.MaxPeriod}
 		if limit.Algorithm.HasBurst() {
 			limit.Burst = limiter.MaxLog
 		}

@@ -20,7 +20,7 @@ var start = time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
 
 // runScripts runs testdata/*.txt. A script's commands are
 //
-//	limits            a line each: name, algorithm, requests, period, burst if it is a bucket
+//	limits            a line each: name, algorithm (or named_window), requests, period, burst if it is a bucket
 //	decide            a line a hit: counter, limit, then any of cost=N group=N quota shadow
 //	                  denied stop alone (its charge; together if none) passfull
 //	advance 5m        or back, with a minus
@@ -66,6 +66,9 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 
 func (s *script) limit(words []string) error {
 	algorithm, err := limiter.ParseAlgorithm(words[1])
+	if words[1] == "named_window" {
+		algorithm, err = limiter.NamedWindow, nil
+	}
 	if err != nil {
 		return err
 	}
