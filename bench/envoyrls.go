@@ -8,6 +8,9 @@ type envoyRLS struct {
 	program string // its path
 }
 
+// serviceName is the process whose CPU time is envoy-rls's.
+const serviceName = "envoy-rls"
+
 // memory starts envoy-rls with counters of its own.
 func (e envoyRLS) memory(ctx context.Context, workload *Workload) (*server, error) {
 	store := []string{"--store", "memory"}
@@ -23,7 +26,12 @@ func (e envoyRLS) redis(ctx context.Context, workload *Workload) (*server, error
 	if err != nil {
 		return nil, err
 	}
-	return e.start(ctx, workload, []string{"--redis", "redis://" + loopback(port)}, redis)
+	running, err := e.start(ctx, workload, []string{"--redis", "redis://" + loopback(port)}, redis)
+	if err != nil {
+		return nil, err
+	}
+	running.redis = loopback(port)
+	return running, nil
 }
 
 // start starts what is needed before it, then the service.
@@ -41,7 +49,7 @@ func (e envoyRLS) start(ctx context.Context, workload *Workload, store []string,
 		"--grpc-host", "127.0.0.1", "--grpc-port", ports[1],
 		"--admin-port", ports[2], "--drain-delay", "0s", "--rules", rules}
 	running, err := e.rig.run(ctx, append(before, command{
-		name:  "envoy-rls",
+		name:  serviceName,
 		argv:  append(argv, store...),
 		env:   []string{"GOMEMLIMIT=" + memoryFor(workload)},
 		ready: answersOK("http://" + loopback(ports[0]) + "/readyz"),

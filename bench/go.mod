@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/envoyproxy/go-control-plane/envoy v1.40.0
+	github.com/google/pprof v0.0.0-20261105003125-4bf881d7fb0b
 	github.com/redis/go-redis/v9 v9.23.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12

@@ -57,12 +57,7 @@ func heapOfACounter(ctx context.Context, service envoyRLS, workload *Workload) (
 // heapAlloc collects the garbage of the server whose profiles are at the address, and gives the bytes that remain.
 func heapAlloc(ctx context.Context, admin string) (float64, error) {
 	const field = "# HeapAlloc = "
-	url := "http://" + admin + "/debug/pprof/heap?gc=1&debug=1"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := getProfile(ctx, admin, "heap?gc=1&debug=1")
 	if err != nil {
 		return 0, err
 	}
@@ -73,4 +68,13 @@ func heapAlloc(ctx context.Context, admin string) (float64, error) {
 		}
 	}
 	return 0, fmt.Errorf("the heap profile of %s has no %q: %s", admin, field, response.Status)
+}
+
+// getProfile asks the server whose profiles are at the address for one of them.
+func getProfile(ctx context.Context, admin, which string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+admin+"/debug/pprof/"+which, nil)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(request)
 }

@@ -18,6 +18,7 @@ type CLI struct {
 	Noop    Noop    `cmd:"" help:"Serve a no-op rate limit service: the floor that every figure is a ratio to."`
 	Load    Load    `cmd:"" help:"Put load on a rate limit service. Only loopback targets (127.0.0.0/8, ::1, localhost) are accepted: it is built to exhaust a server, and must not reach one that others use."`
 	Scale   Scale   `cmd:"" help:"Measure what a decision costs as there are more rules, counters, callers or descriptors."`
+	Profile Profile `cmd:"" help:"Tell on what the CPU time of a decision is spent, in the service and in Redis."`
 	Compare Compare `cmd:"" help:"Measure servers in turn, round after round, and print targets, medians, and ratios to the no-op. What it starts, it ends."`
 }
 

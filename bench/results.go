@@ -11,7 +11,7 @@ import (
 // Results is the directory where a run leaves what it found, as text and as a picture. Empty is nowhere.
 type Results string
 
-// save writes name.txt and name.svg.
+// save writes name.txt and, if there is a picture, name.svg.
 func (r Results) save(name string, text func(io.Writer) error, picture func() ([]byte, error)) error {
 	if r == "" {
 		return nil
@@ -20,14 +20,18 @@ func (r Results) save(name string, text func(io.Writer) error, picture func() ([
 	if err := text(words); err != nil {
 		return err
 	}
-	drawn, err := picture()
-	if err != nil {
-		return fmt.Errorf("draw %s: %w", name, err)
+	files := map[string][]byte{".txt": words.Bytes()}
+	if picture != nil {
+		drawn, err := picture()
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", name, err)
+		}
+		files[".svg"] = drawn
 	}
 	if err := os.MkdirAll(string(r), 0o755); err != nil {
 		return fmt.Errorf("save results: %w", err)
 	}
-	for suffix, content := range map[string][]byte{".txt": words.Bytes(), ".svg": drawn} {
+	for suffix, content := range files {
 		if err := os.WriteFile(filepath.Join(string(r), name+suffix), content, 0o644); err != nil {
 			return fmt.Errorf("save results: %w", err)
 		}

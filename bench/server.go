@@ -15,6 +15,7 @@ import (
 type server struct {
 	address   string
 	admin     string // where its profiles are; empty if there are none
+	redis     string // where its Redis is; empty if it has none
 	processes []Process
 	children  []*child // in the order of their starts; none if the server is somebody else's
 	workload  *Workload
