@@ -1,9 +1,11 @@
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
-ARG TARGETOS TARGETARCH
+ARG TARGETOS
+ARG TARGETARCH
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# .git is here, too: it is where the program's version comes from.
 # The replaced image's command name works too. scratch has no shell, so the link is made here.
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
       go build -trimpath -ldflags "-s -w" -o /out/bin/envoy-rls ./cmd/envoy-rls \

@@ -2,11 +2,11 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-MODULES := . bench deploy/test
+MODULES := . bench deploy/test deploy/prometheus/test
 GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 FUZZTIME ?= 5s
 
-.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench bench-scale demo
+.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench bench-scale bench-profile demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -14,10 +14,11 @@ help: ## list the targets
 build: ## the static binary, bin/envoy-rls
 	CGO_ENABLED=0 go build -trimpath -o bin/envoy-rls ./cmd/envoy-rls
 
-test: ## all tests of all modules with the race detector; installs redis-server and Envoy if missing
+test: ## all tests of all modules with the race detector; installs redis-server, Envoy and Chromium if missing
 	@scripts/test-deps
 	@failed=; for module in $(MODULES); do \
-	  (cd $$module && go test -race -count=1 -timeout=15m ./...) || failed+=" $$module"; \
+	  race=-race; [[ $$module != deploy/* ]] || race=; \
+	  (cd $$module && go test $$race -count=1 -timeout=15m ./...) || failed+=" $$module"; \
 	done; go test -count=1 -run=Allocates ./pkg/... | grep -v 'no test' || failed+=" allocations"; \
 	[[ -z $$failed ]] || { echo "failed in module:$$failed" >&2; exit 1; }
 
@@ -54,6 +55,9 @@ bench: build ## measure the server beside a no-op, into bench/results; BENCH='--
 
 bench-scale: build ## measure it with more and more rules, counters, callers and descriptors
 	cd bench && go run . scale --binary ../bin/envoy-rls --results results $(BENCH)
+
+bench-profile: build ## tell on what the CPU time of a decision is spent, into bench/results
+	cd bench && go run . profile --binary ../bin/envoy-rls --results results $(BENCH)
 
 demo: ## envoy-rls behind a real Envoy
 	@scripts/demo

@@ -59,7 +59,7 @@ func startShards(t *testing.T, withReplicas bool) *shards {
 func (s *shards) on(t *testing.T, domain string, masters ...*proctest.Redis) (list []string) {
 	t.Helper()
 	for n := range users {
-		s.sites[0].ask(1, domain, "user", fmt.Sprintf("user-%02d", n))
+		s.sites[0].settled(1, domain, "user", fmt.Sprintf("user-%02d", n))
 	}
 	prefix := fmt.Sprintf("}%d:%s4:user=7:", len(domain), domain)
 	for _, m := range masters {

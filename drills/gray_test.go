@@ -27,7 +27,8 @@ func TestRedisIsLateNowAndThen(t *testing.T) {
 		if n := all.marked + sum(all.failed); n > all.calls/2+p.few(all.calls) {
 			problem += fmt.Sprintf("policies have answered %d of %s\n", n, all)
 		}
-		if n := s.logged("store is not asked for now") - opened; n > 1 {
+		// Where the machine spoils a fifth of the calls as well, half of them fail, and it is right to open.
+		if n := s.logged("store is not asked for now") - opened; n > 1 && p.few(all.calls) < all.calls/5 {
 			problem += fmt.Sprintf("the breaker has opened %d times", n)
 		}
 		l.awaitCalm("after")

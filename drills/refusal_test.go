@@ -2,6 +2,8 @@ package drills
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -144,11 +146,29 @@ func TestRedisForgetsItsScriptsAllTheTime(t *testing.T) {
 	}
 }
 
+// usedMemory is what the server needs for now, in bytes.
+func (a *admin) usedMemory() int {
+	a.t.Helper()
+	text, err := a.redis.Client().Info(context.Background(), "memory").Result()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, "used_memory:")
+	line, _, _ := strings.Cut(rest, "\r")
+	used, err := strconv.Atoi(line)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return used
+}
+
 func TestARedisThatEvictsGoesOnCounting(t *testing.T) {
 	t.Parallel()
 	a := startAdmin(t, "--maxmemory-policy", "allkeys-lru", "--enable-debug-command", "local")
 	s := startSite(t, "--redis="+a.redis.URL(), rulesIn(t, policyRules()))
-	a.command([]any{"DEBUG", "POPULATE", 20_000, "ballast", 100}, []any{"CONFIG", "SET", "maxmemory", "3mb"})()
+	const room = 1 << 20 // for counters, and for a part of the ballast
+	most := a.usedMemory() + room
+	a.command([]any{"DEBUG", "POPULATE", 20_000, "ballast", 100}, []any{"CONFIG", "SET", "maxmemory", most})()
 	l := s.policyLoad(250)
 	l.awaitCalm("while it evicts")
 	l.awaitCalm("while it evicts")

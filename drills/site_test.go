@@ -94,14 +94,29 @@ func policyLoad(t testing.TB, perSecond int, sites ...*site) *load {
 // ask sends a request of so many hits, with as much time as it takes.
 func (s *site) ask(hits uint64, domain, key, value string) *ratelimit.RateLimitResponse {
 	s.t.Helper()
+	answer, err := s.try(hits, domain, key, value)
+	if err != nil {
+		s.t.Fatalf("asking %s: %v", domain, err)
+	}
+	return answer
+}
+
+func (s *site) try(hits uint64, domain, key, value string) (*ratelimit.RateLimitResponse, error) {
 	req := request(domain, key, value)
 	req.Descriptors[0].HitsAddend = wrapperspb.UInt64(hits)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	answer, err := s.client.ShouldRateLimit(ctx, req)
-	if err != nil {
-		s.t.Fatalf("asking %s: %v", domain, err)
-	}
+	return s.client.ShouldRateLimit(ctx, req)
+}
+
+// settled asks until Redis has decided in time, and returns its answer.
+func (s *site) settled(hits uint64, domain, key, value string) (answer *ratelimit.RateLimitResponse) {
+	s.t.Helper()
+	proctest.Eventually(s.t, "Redis decides in "+domain, func() (ok bool) {
+		var err error
+		answer, err = s.try(hits, domain, key, value)
+		return err == nil && answer.GetDynamicMetadata() == nil
+	})
 	return answer
 }
 
@@ -111,14 +126,9 @@ func (s *site) look(domain, key, value string) *ratelimit.RateLimitResponse {
 }
 
 // left is what remains of a limit, by Redis.
-func (s *site) left(domain, key, value string) (n int) {
+func (s *site) left(domain, key, value string) int {
 	s.t.Helper()
-	proctest.Eventually(s.t, "Redis tells what remains in "+domain, func() bool {
-		answer := s.look(domain, key, value)
-		n = int(answer.GetStatuses()[0].GetLimitRemaining())
-		return answer.GetDynamicMetadata() == nil
-	})
-	return n
+	return int(s.settled(0, domain, key, value).GetStatuses()[0].GetLimitRemaining())
 }
 
 // isReady checks that the service is ready and alive, and returns what it says of its store.

@@ -15,7 +15,12 @@ import (
 )
 
 func TestTheBootstrapForOperatorsIsValid(t *testing.T) {
-	file := filepath.Join(proctest.Root(), "deploy", "envoy.yaml")
+	validates(t, filepath.Join(proctest.Root(), "deploy", "envoy.yaml"))
+}
+
+// validates tells whether Envoy takes a bootstrap, and nothing in it is deprecated.
+func validates(t *testing.T, file string) {
+	t.Helper()
 	p := proctest.Start(t, nil, proctest.EnvoyBinary(t), "--mode", "validate", "--config-path", file, "--disable-hot-restart",
 		"--use-dynamic-base-id")
 	if code := p.Wait(); code != 0 || strings.Contains(p.Output(), "deprecated") {

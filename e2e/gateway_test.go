@@ -31,6 +31,8 @@ type bootstrap struct {
 	Services  []cluster
 	Routes    []route
 
+	Tracing, Collector any // nil, or of the connection managers, and the cluster that it names
+
 	Admin, Upstream int // set by startGateway
 }
 
@@ -50,6 +52,12 @@ type cluster struct {
 	Ports      []string
 	PingEvery  string // "" is 30s
 	CheckEvery string // "": no health checks
+	TLS        *mutualTLS
+}
+
+// mutualTLS are the files by which Envoy and envoy-rls trust each other; nil is plain text.
+type mutualTLS struct {
+	Cert, Key, CA string
 }
 
 // route is the path of a domain's name, with a list of Envoy's rate limits.
@@ -147,10 +155,14 @@ func get(url string, headers []string) (answer, error) {
 		return answer{}, err
 	}
 	for _, h := range headers {
-		name, value, _ := strings.Cut(h, ": ")
-		req.Header.Set(name, value)
+		name, value, _ := strings.Cut(h, ":")
+		if name == "host" {
+			req.Host = strings.TrimSpace(value)
+			continue
+		}
+		req.Header.Set(name, strings.TrimSpace(value))
 	}
-	client := http.Client{Timeout: 15 * time.Second}
+	client := http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
 		return answer{}, err

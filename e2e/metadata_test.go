@@ -20,7 +20,9 @@ type logLine struct {
 			Entries    []string
 			HitsAddend float64
 		}
-		Metadata map[string]any // of rules
+		Metadata  map[string]any // of rules
+		DeniedBy  string         `json:"denied_by"`
+		WouldDeny []string       `json:"would_deny"`
 	}
 }
 
@@ -70,6 +72,41 @@ func TestDynamicMetadataReachesEnvoysAccessLog(t *testing.T) {
 			if !reflect.DeepEqual(m.Metadata, want[i]) {
 				t.Errorf("line %d has the rules' metadata %v, not %v", i+1, m.Metadata, want[i])
 			}
+		}
+	})
+}
+
+// TestEnvoysAccessLogNamesTheLimitThatRefusedOrWouldHave has a limit in force, and a stricter one that is tried out.
+func TestEnvoysAccessLogNamesTheLimitThatRefusedOrWouldHave(t *testing.T) {
+	const rules = `
+- key: user
+  rate_limits:
+    - {name: now, unit: day, requests_per_unit: 2}
+    - {name: proposed, unit: year, requests_per_unit: 1, shadow_mode: true}`
+	const routed = `
+- actions: [{request_headers: {header_name: x-user, descriptor_key: user}}]`
+	onBothStores(t, func(t *testing.T, store string) {
+		t.Setenv("VERDICT_METADATA", "true")
+		s := exactService(t, store, rulesIn(t, map[string]string{"tried": rules}))
+		g := startGateway(t, bootstrap{
+			Listeners: []listener{{Name: "ingress", Service: "service", Deny: true}},
+			Services:  []cluster{replicas("service", s)},
+			Routes:    []route{{"tried", limits(t, routed)}},
+		})
+		r := request{listener: "ingress", path: "tried", headers: []string{"x-user: ann"}}
+		for _, code := range []string{"200", "200", "429"} {
+			g.answers(t, r, code)
+		}
+		var told []string
+		proctest.Eventually(t, "three lines are in the access log", func() bool {
+			told = nil
+			for _, line := range g.accessLog() {
+				told = append(told, line.Metadata.DeniedBy+" "+strings.Join(line.Metadata.WouldDeny, ","))
+			}
+			return len(told) == 3
+		})
+		if want := []string{" ", " proposed", "now proposed"}; !slices.Equal(told, want) {
+			t.Errorf("the lines tell %q, not %q", told, want)
 		}
 	})
 }

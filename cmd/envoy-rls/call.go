@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,9 +15,7 @@ import (
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
@@ -24,7 +24,7 @@ import (
 
 // callCommand asks a running service.
 type callCommand struct {
-	Addr       string      `env:"RLS_ADDR" default:"127.0.0.1:8081" help:"Where the service's gRPC listens."`
+	Addr       string      `env:"RLS_ADDR" default:"127.0.0.1:8081" help:"Where the service's gRPC listens: host:port, or unix: and the path of a socket."`
 	Domain     string      `required:"" help:"The domain, as Envoy's filter has it."`
 	Entries    []string    `arg:"" optional:"" name:"key=value" help:"The entries of a descriptor, in order."`
 	Descriptor []string    `short:"d" sep:"none" placeholder:"KEY=VALUE,…" help:"A further descriptor; may be given again."`
@@ -32,6 +32,9 @@ type callCommand struct {
 	Limit      clientLimit `placeholder:"N/UNIT" help:"A limit that the request brings along, such as 5/minute or 5/15minute."`
 	Repeat     count       `default:"1" help:"Ask this often."`
 	Timeout    duration    `default:"2s" help:"Longest wait for an answer."`
+	JSON       bool        `name:"json" help:"Print each answer as a line of JSON."`
+
+	clientTLS
 }
 
 // Help is the end of call --help.
@@ -40,6 +43,8 @@ func (callCommand) Help() string {
   envoy-rls call --domain demo user=ann --repeat 5
   envoy-rls call --domain demo user=ann --hits 0         look, and charge nothing
   envoy-rls call --domain shop tenant=t -d tenant=t,user=u
+  envoy-rls call --domain demo user=ann --json           {"code":"OK","descriptors":[...]}
+  envoy-rls call --domain demo user=ann --ca ca.crt --cert tls.crt --key tls.key
 
 Exit status: 0 the last answer was OK, 1 it was OVER_LIMIT, 2 there was none.`
 }
@@ -59,14 +64,18 @@ func (c *callCommand) Run(s streams) error {
 
 // ask asks, prints, and tells whether the last answer was over limit.
 func (c *callCommand) ask(s streams) (over bool, err error) {
-	req, err := c.request()
+	req, err := requestOf(c.Domain, descriptorTexts(c.Entries, c.Descriptor), c.Hits, c.Limit)
 	if err != nil {
 		return false, err
 	}
-	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-		return false, fmt.Errorf("--addr (RLS_ADDR) is %q: want host:port", c.Addr)
+	if _, _, err := net.SplitHostPort(c.Addr); err != nil && !strings.HasPrefix(c.Addr, "unix:") {
+		return false, fmt.Errorf("--addr (RLS_ADDR) is %q: want host:port, or unix:path", c.Addr)
 	}
-	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	secured, err := c.credentials()
+	if err != nil {
+		return false, err
+	}
+	conn, err := grpc.NewClient(c.Addr, grpc.WithTransportCredentials(secured))
 	if err != nil {
 		return false, fmt.Errorf("--addr: %w", err)
 	}
@@ -75,21 +84,30 @@ func (c *callCommand) ask(s streams) (over bool, err error) {
 	for i := range max(1, int(c.Repeat)) {
 		answer, explained, err := c.once(client, req)
 		if err != nil {
-			return false, fmt.Errorf("asking %s: %s: %s", c.Addr, status.Code(err), status.Convert(err).Message())
-		}
-		for d, st := range answer.GetStatuses() {
-			number := "" // only before the first descriptor of an answer
-			if d == 0 {
-				number = strconv.Itoa(i + 1)
-			}
-			fmt.Fprintf(s.out, "%-3s %s\n", number, inWords(st, at(explained, d)))
+			return false, c.callFailed(err)
 		}
 		over = answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT
-		if len(answer.GetStatuses()) > 1 {
-			fmt.Fprintf(s.out, "    %s overall\n", answer.GetOverallCode())
+		if err := c.print(s, i+1, answer, explained); err != nil {
+			return false, err
 		}
 	}
 	return over, nil
+}
+
+// print prints one of the answers.
+func (c *callCommand) print(s streams, number int, answer *ratelimit.RateLimitResponse, explained []string) error {
+	if c.JSON {
+		return json.NewEncoder(s.out).Encode(asJSON(answer, explained))
+	}
+	before := strconv.Itoa(number) // only before the first descriptor
+	for d, st := range answer.GetStatuses() {
+		fmt.Fprintf(s.out, "%-3s %s\n", before, s.inWords(st, at(explained, d)))
+		before = ""
+	}
+	if len(answer.GetStatuses()) > 1 {
+		fmt.Fprintf(s.out, "    %s overall\n", s.coloured(answer.GetOverallCode()))
+	}
+	return nil
 }
 
 func (c *callCommand) once(
@@ -110,55 +128,41 @@ func at(list []string, i int) string {
 	return ""
 }
 
-func (c *callCommand) request() (*ratelimit.RateLimitRequest, error) {
-	lists := make([][]string, 0, 1+len(c.Descriptor))
-	if len(c.Entries) > 0 {
-		lists = append(lists, c.Entries)
-	}
-	for _, d := range c.Descriptor {
-		lists = append(lists, strings.Split(d, ","))
-	}
-	if len(lists) == 0 {
-		return nil, errors.New("no descriptor; give its entries as key=value")
-	}
-	req := &ratelimit.RateLimitRequest{Domain: c.Domain}
-	for _, list := range lists {
-		d := &common.RateLimitDescriptor{Limit: c.Limit.override(), IsNegativeHits: c.Hits.giveBack}
-		if c.Hits.count != 1 || c.Hits.giveBack {
-			d.HitsAddend = wrapperspb.UInt64(c.Hits.count)
-		}
-		for _, text := range list {
-			key, value, ok := strings.Cut(text, "=")
-			if !ok || key == "" {
-				return nil, fmt.Errorf("%q is not an entry; write key=value", text)
-			}
-			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
-		}
-		req.Descriptors = append(req.Descriptors, d)
-	}
-	return req, nil
-}
-
 // inWords is a status on one line.
-func inWords(st *ratelimit.RateLimitResponse_DescriptorStatus, explained string) string {
-	limit := st.GetCurrentLimit()
-	rule := explained
-	if rule == "" {
-		rule = limit.GetName()
-	}
+func (s streams) inWords(st *ratelimit.RateLimitResponse_DescriptorStatus, explained string) string {
+	limit, rule := st.GetCurrentLimit(), ruleOf(st, explained)
+	code := s.coloured(st.GetCode()) + strings.Repeat(" ", max(0, len("OVER_LIMIT")-len(st.GetCode().String())))
 	if limit == nil {
-		if st.GetLimitRemaining() == 1<<32-1 {
+		if isUnlimited(st) {
 			rule += "  unlimited"
 		}
-		return strings.TrimRight(fmt.Sprintf("%-10s  %s", st.GetCode(), rule), " ")
+		return strings.TrimRight(fmt.Sprintf("%s  %s", code, rule), " ")
 	}
 	period := descriptors.Unit(limit.GetUnit()).Words(limit.GetUnitMultiplier().GetValue())
-	text := fmt.Sprintf("%-10s  %s  %d per %s", st.GetCode(), rule, limit.GetRequestsPerUnit(), period)
+	text := fmt.Sprintf("%s  %s  %d per %s", code, rule, limit.GetRequestsPerUnit(), period)
 	wait := st.GetDurationUntilReset().AsDuration()
 	if st.GetCode() == ratelimit.RateLimitResponse_OVER_LIMIT {
 		return fmt.Sprintf("%s  retry after %ds", text, int(wait.Seconds()))
 	}
 	return fmt.Sprintf("%s  remaining %d  reset %ds", text, st.GetLimitRemaining(), int(wait.Seconds()))
+}
+
+// coloured is a code in the colour of what it means.
+func (s streams) coloured(code ratelimit.RateLimitResponse_Code) string {
+	if code == ratelimit.RateLimitResponse_OVER_LIMIT {
+		return s.painted(red, code.String())
+	}
+	return s.painted(green, code.String())
+}
+
+// ruleOf is the limit that decided, or why there is none, as far as the service says.
+func ruleOf(st *ratelimit.RateLimitResponse_DescriptorStatus, explained string) string {
+	return cmp.Or(explained, st.GetCurrentLimit().GetName())
+}
+
+// isUnlimited tells whether a rule says so.
+func isUnlimited(st *ratelimit.RateLimitResponse_DescriptorStatus) bool {
+	return st.GetCurrentLimit() == nil && st.GetLimitRemaining() == 1<<32-1
 }
 
 // clientHits is the cost of a request.

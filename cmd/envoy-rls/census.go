@@ -16,29 +16,31 @@ const (
 	heartbeatLifetime = 15 * time.Second
 )
 
-// census knows how many replicas there are. Where that can't be found out, the last known number stays; at a cold
-// start it is 1.
+// census knows how many replicas there are, and which of them run other rules than this one. Where that can't be found
+// out, what was last known stays; at a cold start there is 1.
 type census struct {
 	known atomic.Int64
-	ask   func(ctx context.Context) (int, error) // nil: the number is given
+	names atomic.Pointer[[]string]               // of those that beat last
+	ask   func(ctx context.Context) (int, error) // nil: goes by heartbeats
+
+	self  redisstore.Replica
+	redis *redisstore.Store // nil: nobody beats
+	rules func() string     // names those in force
+	drift drift
+	now   func() time.Time
 }
 
 // newCensus goes by the settings: a number, the addresses of a DNS name, or heartbeats in Redis.
-func newCensus(s *settings, redis *redisstore.Store) *census {
-	c := &census{}
+func newCensus(s *settings, redis *redisstore.Store, rules func() string) *census {
+	c := &census{self: redisstore.Replica{Name: rand.Text()}, redis: redis, rules: rules, now: time.Now}
 	c.known.Store(max(int64(s.Replicas), 1))
-	name := rand.Text()
 	switch {
 	case s.Replicas > 0:
+		c.ask = func(context.Context) (int, error) { return int(s.Replicas), nil }
 	case s.Peers != "":
 		c.ask = func(ctx context.Context) (int, error) {
 			addresses, err := net.DefaultResolver.LookupHost(ctx, s.Peers)
 			return len(addresses), err
-		}
-	case redis != nil:
-		c.ask = func(ctx context.Context) (int, error) {
-			all, err := redis.Heartbeat(ctx, redisstore.Replica{Name: name}, heartbeatLifetime)
-			return len(all), err
 		}
 	}
 	return c
@@ -47,11 +49,16 @@ func newCensus(s *settings, redis *redisstore.Store) *census {
 // count is how many replicas there are, as far as is known: at least 1.
 func (c *census) count() int { return int(c.known.Load()) }
 
-// run keeps the number up to date until ctx ends.
-func (c *census) run(ctx context.Context) {
-	if c.ask == nil {
-		return
+// sharing are the names of the replicas that were heard of last, this one among them; none before the first heartbeat.
+func (c *census) sharing() []string {
+	if names := c.names.Load(); names != nil {
+		return *names
 	}
+	return nil
+}
+
+// run keeps what is known up to date until ctx ends.
+func (c *census) run(ctx context.Context) {
 	for {
 		c.update(ctx)
 		select {
@@ -65,7 +72,35 @@ func (c *census) run(ctx context.Context) {
 func (c *census) update(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, censusInterval/2)
 	defer cancel()
-	if n, err := c.ask(ctx); err == nil && n > 0 {
-		c.known.Store(int64(n))
+	beating := c.beat(ctx)
+	if c.ask != nil {
+		n, err := c.ask(ctx)
+		if err != nil {
+			return
+		}
+		beating = n
 	}
+	if beating > 0 {
+		c.known.Store(int64(beating))
+	}
+}
+
+// beat tells the others of this replica and its rules, and returns how many there are, or 0 where that can't be found
+// out.
+func (c *census) beat(ctx context.Context) int {
+	if c.redis == nil {
+		return 0
+	}
+	c.self.Rules = c.rules()
+	all, err := c.redis.Heartbeat(ctx, c.self, heartbeatLifetime)
+	if err != nil {
+		return 0
+	}
+	c.drift.note(c.now(), c.self, all)
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	c.names.Store(&names)
+	return len(all)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 )
 
+func noRulesYet() string { return "" }
+
 func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 	r := proctest.StartRedis(t)
 	open := func() *redisstore.Store {
@@ -19,7 +21,7 @@ func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 	}
 	var beating []*census
 	for range 3 {
-		beating = append(beating, newCensus(&settings{}, open()))
+		beating = append(beating, newCensus(&settings{}, open(), noRulesYet))
 	}
 	for _, c := range beating {
 		c.update(t.Context())
@@ -29,14 +31,12 @@ func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 		census   *census
 		min, max int
 	}{
-		{"given", newCensus(&settings{Replicas: 7}, open()), 7, 7},
+		{"given", newCensus(&settings{Replicas: 7}, nil, noRulesYet), 7, 7},
 		{"by heartbeats", beating[2], 3, 3},
-		{"by DNS", newCensus(&settings{Peers: "localhost"}, nil), 1, 2},
-		{"by a name that has no address", newCensus(&settings{Peers: "nobody.invalid"}, nil), 1, 1},
+		{"by DNS", newCensus(&settings{Peers: "localhost"}, nil, noRulesYet), 1, 2},
+		{"by a name that has no address", newCensus(&settings{Peers: "nobody.invalid"}, nil, noRulesYet), 1, 1},
 	} {
-		if c.census.ask != nil {
-			c.census.update(t.Context())
-		}
+		c.census.update(t.Context())
 		if n := c.census.count(); n < c.min || n > c.max {
 			t.Errorf("%s: %d replicas", c.name, n)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,10 +11,13 @@ import (
 
 // checkCommand checks rules before they are put in force.
 type checkCommand struct {
-	Paths  []string    `arg:"" name:"path" help:"Rule files, directories of them, and Kubernetes ConfigMap manifests."`
+	Paths  []string    `arg:"" name:"path" optional:"" help:"Rule files, directories of them, and Kubernetes ConfigMap manifests."`
 	Format checkFormat `default:"text" placeholder:"FORMAT" help:"text, json, or github (annotations)."`
+	JSON   bool        `name:"json" help:"The same as --format=json."`
 	FailOn severity    `default:"error" placeholder:"WHAT" help:"Exit 1 for an error, or for a warning, too."`
 	Merge  bool        `name:"merge-domains" env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
+	Envoy  []string    `sep:"none" placeholder:"FILE" help:"Compare with the rules what an Envoy sends: its bootstrap, route configuration, EnvoyFilter of Istio, or config_dump. Several files are one Envoy's."`
+	Keys   keySettings `embed:"" prefix:"key-"`
 	For    compatMode  `placeholder:"NAME" help:"Also whether another service could read the rules: envoyproxy-ratelimit. A file that it refuses takes all of its limits away."`
 }
 
@@ -36,13 +40,27 @@ func (checkCommand) Help() string {
   envoy-rls check config/                                what is wrong, else what the rules say
   kubectl get configmap rules -o yaml | envoy-rls check /dev/stdin
   envoy-rls check --fail-on=warning --format=github rules/
-  envoy-rls check --for=envoyproxy-ratelimit rules/      is the way back open?
+  envoy-rls check --for=envoyproxy-ratelimit rules/      is the way back open? If not: envoy-rls convert --help
+  envoy-rls check --envoy=envoy.yaml rules/              does Envoy send what the rules want?
+  curl -s localhost:9901/config_dump | envoy-rls check --envoy=/dev/stdin rules/
 
 Exit status: 0 the rules can be used, 1 they can't, 2 nothing could be checked.`
 }
 
 // Run implements the command.
 func (c *checkCommand) Run(s streams) error {
+	if c.JSON {
+		c.Format = "json"
+	}
+	if len(c.Paths)+len(c.Envoy) == 0 {
+		s.complain(errors.New("nothing to check; name rule files or directories, or an Envoy's configuration by --envoy"))
+		return exitCode(exitUsage)
+	}
+	envoy, err := readEnvoy(c.Envoy)
+	if err != nil {
+		s.complain(err)
+		return exitCode(exitUsage)
+	}
 	read, err := descriptors.ReadFiles(c.Paths)
 	if err != nil {
 		s.complain(err)
@@ -52,7 +70,7 @@ func (c *checkCommand) Run(s streams) error {
 	for _, f := range read {
 		files = append(files, descriptors.Unpack(f)...)
 	}
-	options := descriptors.Options{Merge: c.Merge}
+	options := descriptors.Options{Merge: c.Merge, ReplacedNames: c.Keys.Format == keyFormatReplaced}
 	if c.For != "" {
 		options.FileOrder, options.ForReplaced, options.Defaults.CountDenied = true, true, true
 	}
@@ -60,6 +78,11 @@ func (c *checkCommand) Run(s streams) error {
 	if c.For != "" {
 		problems = append(problems, descriptors.OtherFiles(c.Paths)...)
 	}
+	if len(c.Paths) > 0 && len(files)+len(problems) == 0 {
+		s.complain(fmt.Errorf("nothing to check: no rule files in %s", strings.Join(c.Paths, ", ")))
+		return exitCode(exitUsage)
+	}
+	problems = append(problems, c.compare(envoy, rules, problems)...)
 	if err := c.print(s, problems); err != nil {
 		return err
 	}
@@ -69,6 +92,7 @@ func (c *checkCommand) Run(s streams) error {
 		return exitCode(exitError)
 	case c.Format == "text":
 		c.summary(s, rules, len(files))
+		c.sends(s, envoy)
 	}
 	return nil
 }
@@ -81,7 +105,7 @@ func (c *checkCommand) print(s streams, problems []descriptors.Problem) error {
 		return json.NewEncoder(s.out).Encode(problems)
 	}
 	for _, p := range problems {
-		line := p.String()
+		line := s.painted(severityColour(p), onTerminal(p.String()))
 		if c.Format == "github" {
 			line = annotation(p)
 		}
@@ -92,14 +116,23 @@ func (c *checkCommand) print(s streams, problems []descriptors.Problem) error {
 	return nil
 }
 
+func severityColour(p descriptors.Problem) colour {
+	if p.Severity == descriptors.Error {
+		return red
+	}
+	return yellow
+}
+
 // annotation is a problem as a workflow command of GitHub Actions.
 func annotation(p descriptors.Problem) string {
 	text := p.Text
 	if p.Path != "" {
 		text = p.Path + ": " + text
 	}
-	escape := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
-	return fmt.Sprintf("::%s file=%s,line=%d,col=%d::%s", p.Severity, p.File, max(p.Line, 1), max(p.Column, 1), escape.Replace(text))
+	property := strings.NewReplacer("%", "%25", ":", "%3A", ",", "%2C")
+	message := strings.NewReplacer("%", "%25")
+	return fmt.Sprintf("::%s file=%s,line=%d,col=%d::%s", p.Severity, property.Replace(onTerminal(p.File)),
+		max(p.Line, 1), max(p.Column, 1), message.Replace(onTerminal(text)))
 }
 
 func counted(n int, what string) string {
@@ -114,13 +147,16 @@ func (c *checkCommand) summary(s streams, rules *descriptors.Ruleset, files int)
 	for _, d := range rules.Sorted() {
 		for _, r := range d.Rules() {
 			for _, words := range r.Words() {
-				fmt.Fprintf(s.out, "%s: %s\n", r.Path, words)
+				fmt.Fprintln(s.out, onTerminal(r.Path+": "+words))
 			}
 		}
 	}
+	if len(c.Paths) == 0 {
+		return
+	}
 	end := ""
 	if c.For != "" {
-		end = ", and " + compatName + " can read them"
+		end = ", and " + compatName + " can read them; there, refused requests cost as well"
 	}
-	fmt.Fprintf(s.out, "%s, %s: good%s\n", counted(files, "file"), counted(rules.Limits, "limit"), end)
+	fmt.Fprintf(s.out, "%s, %s: %s%s\n", counted(files, "file"), counted(rules.Limits, "limit"), s.painted(green, "good"), end)
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -28,10 +27,19 @@ const compatName = "envoyproxy-ratelimit"
 type commandLine struct {
 	ShowVersion kong.VersionFlag `name:"version" help:"Print the version."`
 
-	Serve   serveCommand   `cmd:"" help:"Run the service. Without flags: in memory, with the rules in ./config."`
-	Check   checkCommand   `cmd:"" help:"Check rules, and say in words what they do."`
-	Call    callCommand    `cmd:"" help:"Ask a running service what Envoy would ask, and print its answer in words."`
-	Version versionCommand `cmd:"" help:"Print the version."`
+	Serve     serveCommand     `cmd:"" help:"Run the service. Without flags: in memory, with the rules in ./config."`
+	Check     checkCommand     `cmd:"" help:"Check rules, and say in words what they do."`
+	Convert   convertCommand   `cmd:"" help:"Write rules for envoyproxy/ratelimit, as near as it can: the way back."`
+	Simulate  simulateCommand  `cmd:"" help:"Say what rules, or a change of them, would have refused of an access log."`
+	Call      callCommand      `cmd:"" help:"Ask a running service what Envoy would ask, and print its answer in words."`
+	Explain   explainCommand   `cmd:"" help:"Say which rules match a request, and why the others don't."`
+	Top       topCommand       `cmd:"" help:"Show who is refused most, and what is counted most, by one replica or all."`
+	Unmatched unmatchedCommand `cmd:"" help:"List what no rule matches, and the nearest rule, by one replica or all."`
+	Override  overrideCommand  `cmd:"" help:"Put something else in a rule's place for a while, without a change of rules."`
+	Counters  countersCommand  `cmd:"" help:"Look at what a running service has counted, reset it, or give hits back."`
+	Version   versionCommand   `cmd:"" help:"Print the version."`
+
+	Completion completionCommand `cmd:"" help:"Print what makes a shell complete command lines of this program."`
 }
 
 // streams are where a command writes.
@@ -58,17 +66,7 @@ func run(args []string, s streams) int {
 	var problems settingProblems
 	var c commandLine
 	var exit *int // set by kong when it has printed help
-	parser, err := kong.New(&c,
-		kong.Name("envoy-rls"),
-		kong.Description("A rate limit service for Envoy, Istio, Envoy Gateway and Contour."),
-		kong.Writers(s.out, s.err),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
-		kong.Exit(func(code int) { exit = &code }),
-		settingDefaults(compat),
-		kong.Vars{"version": "envoy-rls " + version()},
-		problems.mappers(),
-		kong.WithHyphenPrefixedParameters(true), // --hits -1
-	)
+	parser, err := newParser(&c, compat, &problems, kong.Writers(s.out, s.err), kong.Exit(func(code int) { exit = &code }))
 	if err != nil {
 		s.complain(err)
 		return exitError
@@ -92,11 +90,25 @@ func run(args []string, s streams) int {
 	return s.exitCode(ctx.Run(s))
 }
 
+// newParser reads command lines into c, and what is wrong with values into problems.
+func newParser(c *commandLine, compat bool, problems *settingProblems, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(options,
+		kong.Name("envoy-rls"),
+		kong.Description("A rate limit service for Envoy, Istio, Envoy Gateway and Contour."),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		settingDefaults(compat),
+		kong.Vars{"version": builtFrom().String()},
+		problems.mappers(),
+		kong.WithHyphenPrefixedParameters(true), // --hits -1
+		kong.PostBuild(hideSettings),
+	)...)
+}
+
 // subject is the program and the command that a wrong command line is about.
 func subject(err error) string {
 	var wrong *kong.ParseError
 	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Selected() != nil {
-		return "envoy-rls " + wrong.Context.Selected().Name
+		return wrong.Context.Selected().FullPath()
 	}
 	return "envoy-rls"
 }
@@ -117,7 +129,7 @@ func (s streams) exitCode(err error) int {
 // complain prints an error, a line for each that it joins.
 func (s streams) complain(err error) {
 	for _, line := range strings.Split(err.Error(), "\n") {
-		fmt.Fprintf(s.err, "envoy-rls: %s\n", line)
+		fmt.Fprintf(s.err, "envoy-rls: %s\n", onTerminal(line))
 	}
 }
 
@@ -143,30 +155,4 @@ func compatArguments(args []string, err io.Writer) []string {
 		fmt.Fprintf(err, "ratelimit: warning: arguments are not used under this name: %q\n", args)
 	}
 	return []string{"serve", "--compat=" + compatName}
-}
-
-type versionCommand struct{}
-
-// Run prints the version.
-func (versionCommand) Run(s streams) error {
-	_, err := fmt.Fprintf(s.out, "envoy-rls %s\n", version())
-	return err
-}
-
-// version is the module's version, or the commit, as the build has it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	v := info.Main.Version
-	if v == "" {
-		v = "(devel)"
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v += " " + s.Value
-		}
-	}
-	return v
 }

@@ -132,7 +132,7 @@ func TestAClientGetsAnAnswerBeforeItsDeadlineFromAFrozenRedis(t *testing.T) {
 			const calls = 21
 			answers := map[codes.Code]int{}
 			for range calls {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				answer, err := client.ShouldRateLimit(ctx, shopRequest("user"))
 				cancel()
 				answers[status.Code(err)]++
@@ -141,7 +141,7 @@ func TestAClientGetsAnAnswerBeforeItsDeadlineFromAFrozenRedis(t *testing.T) {
 				}
 			}
 			if answers[want]+answers[codes.DeadlineExceeded] != calls || answers[want] <= calls/2 {
-				// A machine that is busy with other things may hold up some calls for 10 ms, hardly most of them.
+				// A machine that is busy with other things may hold up some calls for 50 ms, hardly most of them.
 				t.Errorf("a frozen Redis made calls end as %v; most must be %s, and the rest late", answers, want)
 			}
 			redis.Signal(syscall.SIGCONT)
@@ -193,7 +193,6 @@ func TestReflectionListsTheRateLimitService(t *testing.T) {
 // failure policy may have to answer.
 func startServices(t *testing.T, n int, args ...string) []*proctest.Service {
 	t.Helper()
-	awayFromMidnight(t)
 	args = append(args, "--rules="+writeRules(t), "--store-timeout=5s")
 	services := make([]*proctest.Service, n)
 	for i := range services {
@@ -209,15 +208,6 @@ func writeRules(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// awayFromMidnight waits if a new day, with new counters, is about to begin.
-func awayFromMidnight(t *testing.T) {
-	t.Helper()
-	proctest.Eventually(t, "a new day has begun", func() bool {
-		now := time.Now()
-		return now.Truncate(24*time.Hour).Add(24*time.Hour).Sub(now) > 15*time.Second
-	})
 }
 
 func dial(t *testing.T, addr string) *grpc.ClientConn {
@@ -302,6 +292,7 @@ func (l *load) admitsExactly(want int, total int64, kinds ...*ratelimit.RateLimi
 	}
 	workers.Wait()
 	wanted := map[string]int{"OK": want, "OVER_LIMIT": int(total) - want}
+	maps.DeleteFunc(wanted, func(_ string, n int) bool { return n == 0 })
 	if !maps.Equal(answers, wanted) {
 		l.Errorf("%d requests %v were answered by %v, want %v", total, kinds, answers, wanted)
 	}

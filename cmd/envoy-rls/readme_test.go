@@ -13,15 +13,16 @@ import (
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
 
-// block is a command of a README console block and what it is said to print.
+// block is a command of a document's console block and what it is said to print.
 type block struct {
 	command string
 	output  []string
 }
 
-func readmeBlocks(t *testing.T) []block {
+// consoleBlocks are the commands of a document.
+func consoleBlocks(t *testing.T, name string) []block {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(proctest.Root(), "README.md"))
+	text, err := os.ReadFile(filepath.Join(proctest.Root(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,14 +60,15 @@ func TestTheReadmeIsTrue(t *testing.T) {
 	grpc := proctest.FreePort(t)
 	r := &reader{t: t, dir: t.TempDir(), redis: proctest.StartRedis(t), env: []string{
 		fmt.Sprint("GRPC_PORT=", grpc), fmt.Sprint("PORT=", proctest.FreePort(t)), fmt.Sprint("DEBUG_PORT=", proctest.FreePort(t)),
-		fmt.Sprint("RLS_ADDR=127.0.0.1:", grpc), "DRAIN_DELAY=0s",
+		fmt.Sprint("RLS_ADDR=127.0.0.1:", grpc), "DRAIN_DELAY=0s", "STORE_TIMEOUT=5s",
 	}}
 	if err := os.CopyFS(filepath.Join(r.dir, "config"), os.DirFS(filepath.Join(proctest.Root(), "config"))); err != nil {
 		t.Fatal(err)
 	}
+	proctest.Binary(t) // may take a while
 	// The README counts to five within one minute.
-	proctest.Eventually(t, "a minute has ten seconds left", func() bool { return time.Now().Second() < 50 })
-	blocks := readmeBlocks(t)
+	proctest.Eventually(t, "a minute has fifteen seconds left", func() bool { return time.Now().Second() < 45 })
+	blocks := consoleBlocks(t, "README.md")
 	if len(blocks) < 8 {
 		t.Fatalf("the README has %d commands", len(blocks))
 	}

@@ -8,19 +8,30 @@ import (
 
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 )
 
 // readiness is what probes are told. The service is ready when all rules are loaded and the store has been
-// asked once, whatever it said: an outage must not take all replicas out at once.
+// asked once, whatever it said: an outage must not take all replicas out at once, unless that is what is wanted.
 type readiness struct {
-	grpc *health.Server
+	grpc   *health.Server
+	probes probes
 
 	mu       sync.Mutex
 	state    readyState
 	asked    bool // the store has been asked for long enough, or is this process's memory
 	loaded   bool // some rules are in force
+	domains  bool // and they have a domain
 	draining bool
 	changed  chan struct{}
+}
+
+// probes say what probes other than /readyz are told, as in the replaced service.
+type probes struct {
+	force        bool // all is well from the start
+	needsDomains bool // nothing is without any domain
+	needsStore   bool // nothing is while the store can't be asked, for /readyz, too
 }
 
 // readyState is the body of /readyz.
@@ -37,22 +48,26 @@ type readyState struct {
 	Store   string   `json:"store"`
 }
 
-func newReadiness(grpc *health.Server, remote bool) *readiness {
-	r := &readiness{grpc: grpc, changed: make(chan struct{})}
+func newReadiness(grpc *health.Server, remote bool, p probes) *readiness {
+	r := &readiness{grpc: grpc, probes: p, changed: make(chan struct{})}
 	r.state.Store = "memory"
 	r.asked = !remote
 	if remote {
 		r.state.Store = "connecting"
 	}
+	r.probes.needsStore = remote && p.needsStore
 	r.update(func() {})
 	return r
 }
 
-// rules tells which rules are in force, by their hash, what is missing of them, and what was refused.
-func (r *readiness) rules(hash string, missing, refused []string) {
+// rules tells which rules are in force, if any, what is missing of them, and what was refused.
+func (r *readiness) rules(now *descriptors.Ruleset, missing, refused []string) {
 	r.update(func() {
-		r.loaded = hash != ""
-		r.state.Rules, r.state.Missing, r.state.Refused = hash, missing, refused
+		r.loaded, r.domains, r.state.Rules = now != nil, false, ""
+		if now != nil {
+			r.domains, r.state.Rules = !empty(now), now.Hash
+		}
+		r.state.Missing, r.state.Refused = missing, refused
 	})
 }
 
@@ -68,8 +83,11 @@ func (r *readiness) missing(what []string) {
 	})
 }
 
-// store tells of the store, and whether that is enough to be ready. A service that was ready stays so: an
-// outage of the store must not take all replicas out at once.
+// storeOK is what store is told of one that can be used.
+const storeOK = "ok"
+
+// store tells of the store, and whether that is enough to be ready. A service that was ready stays so, unless it needs
+// the store.
 func (r *readiness) store(words string, enough bool) {
 	r.update(func() { r.state.Store, r.asked = words, r.asked || enough })
 }
@@ -83,7 +101,7 @@ func (r *readiness) update(change func()) {
 	r.state.Reason = r.reason()
 	r.state.Ready = r.state.Reason == ""
 	status := healthpb.HealthCheckResponse_NOT_SERVING
-	if r.state.Ready {
+	if r.state.Ready || r.probes.force && r.healthy() {
 		status = healthpb.HealthCheckResponse_SERVING
 	}
 	r.grpc.SetServingStatus("", status)
@@ -100,10 +118,23 @@ func (r *readiness) reason() string {
 		return "rules are missing"
 	case !r.loaded:
 		return "no rules are loaded yet"
-	case !r.asked:
+	case r.probes.needsDomains && !r.domains:
+		return "the rules have no domain"
+	case !r.asked || r.storeless():
 		return "the store is not ready"
 	}
 	return ""
+}
+
+// storeless tells whether the store is away that the service must not be without. Its words are read under mu.
+func (r *readiness) storeless() bool {
+	return r.probes.needsStore && r.state.Store != storeOK
+}
+
+// healthy is the replaced service's word for well: it tells of rules and draining, and of the store only where the service
+// must not be without it.
+func (r *readiness) healthy() bool {
+	return !r.draining && (r.loaded || r.probes.force) && (r.domains || !r.probes.needsDomains) && !r.storeless()
 }
 
 // wait returns true once the service is ready, and false if ctx ends before.
@@ -123,10 +154,14 @@ func (r *readiness) wait(ctx context.Context) bool {
 	}
 }
 
-func (r *readiness) serveReadyz(w http.ResponseWriter, _ *http.Request) {
+func (r *readiness) now() readyState {
 	r.mu.Lock()
-	state := r.state
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	return r.state
+}
+
+func (r *readiness) serveReadyz(w http.ResponseWriter, _ *http.Request) {
+	state := r.now()
 	w.Header().Set("Content-Type", "application/json")
 	if !state.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -134,10 +169,10 @@ func (r *readiness) serveReadyz(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(state) // the prober is gone if it fails
 }
 
-// serveHealthcheck answers as the replaced service does: it tells of rules and draining, never of the store.
+// serveHealthcheck answers as the replaced service does.
 func (r *readiness) serveHealthcheck(w http.ResponseWriter, _ *http.Request) {
 	r.mu.Lock()
-	healthy := r.loaded && !r.draining
+	healthy := r.healthy()
 	r.mu.Unlock()
 	if !healthy {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -34,13 +35,18 @@ const scriptPatience = 20 * time.Second
 // TestTheProgramAsAnOperatorMeetsIt runs testdata/*.txtar. A script has free ports in the variables that the
 // program reads, nothing else of this environment, and the commands below.
 func TestTheProgramAsAnOperatorMeetsIt(t *testing.T) {
+	programs := quickProgram(t)
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
-		Setup:               scriptEnvironment,
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", programs+string(os.PathListSeparator)+e.Getenv("PATH"))
+			return scriptEnvironment(e)
+		},
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await":      await,
+			"certify":    certify,
 			"ends":       ends,
 			"exits":      exits,
 			"health":     showHealth,
@@ -56,6 +62,26 @@ func TestTheProgramAsAnOperatorMeetsIt(t *testing.T) {
 	})
 }
 
+// quickProgram returns a directory with an envoy-rls that is the test binary only to serve: commands that end soon take ten
+// times as long to start with the race detector, and hardly do two things at once.
+func quickProgram(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	services := filepath.Join(dir, "services", "envoy-rls")
+	script := fmt.Sprintf("#!/bin/sh\nif [ \"$1\" = serve ]; then exec %q \"$@\"; fi\nexec %q \"$@\"\n", services, proctest.Binary(t))
+	if err := errors.Join(
+		os.Mkdir(filepath.Dir(services), 0o700), os.Symlink(self, services),
+		os.WriteFile(filepath.Join(dir, "envoy-rls"), []byte(script), 0o700), //nolint:gosec // it is run
+	); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // testKey is where a script keeps its testing.TB.
 type testKey struct{}
 
@@ -64,6 +90,7 @@ func scriptEnvironment(e *testscript.Env) error {
 	if !ok {
 		return errors.New("the script was not started by a test")
 	}
+	proctest.AwayFromMidnight(t)
 	e.Values[testKey{}] = t
 	e.Vars = append(e.Vars, "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", "REPO="+proctest.Root(),
 		"GORACE=atexit_sleep_ms=0") // the race detector's default is a second for each process
@@ -192,25 +219,24 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// signal NAME sends TERM or INT to all that runs in the background.
+// signal NAME sends TERM, INT or KILL to all that runs in the background.
 func signalAll(ts *testscript.TestScript, neg bool, args []string) {
 	args = arguments(ts, neg, args, "NAME")
-	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT}[args[0]]
+	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}[args[0]]
 	if !ok {
-		ts.Fatalf("want TERM or INT")
+		ts.Fatalf("want TERM, INT or KILL")
 	}
 	for _, c := range ts.BackgroundCmds() {
 		ts.Check(c.Process.Signal(sig))
 	}
 }
 
-// ends DURATION waits for the end of all that runs in the background. What does not end is killed.
+// ends waits for the end of all that runs in the background. What does not end is killed.
 func ends(ts *testscript.TestScript, neg bool, args []string) {
-	patience, err := time.ParseDuration(arguments(ts, neg, args, "DURATION")[0])
-	ts.Check(err)
+	arguments(ts, neg, args)
 	for _, c := range ts.BackgroundCmds() {
 		ts.Defer(func() { _ = c.Process.Kill() }) // it has ended unless the script failed
-		ts.Check(poll(patience, func() error {
+		ts.Check(poll(scriptPatience, func() error {
 			if err := c.Process.Signal(syscall.Signal(0)); err == nil {
 				return fmt.Errorf("%v goes on", c.Args)
 			}

@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"os/signal"
 	"strconv"
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -26,6 +27,8 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/metrics"
 	"github.com/envoy-rls/envoy-rls/pkg/redisstore"
 	"github.com/envoy-rls/envoy-rls/pkg/rls"
+	"github.com/envoy-rls/envoy-rls/pkg/tracing"
+	"github.com/envoy-rls/envoy-rls/pkg/unmatched"
 )
 
 // serveCommand runs the service until a signal ends it.
@@ -45,13 +48,17 @@ A second signal ends at once.`
 }
 
 // Run implements the command.
-func (c *serveCommand) Run(s streams) error {
+func (c *serveCommand) Run(s streams, parsed *kong.Context) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGHUP) // a wish to read the rules again, which happens all the time
 	tuneGC(int64(c.MemoryLimit))
-	srv, err := newServer(&c.settings, c.logger(s.err))
+	c.level = new(slog.LevelVar)
+	c.level.Set(slog.Level(c.LogLevel))
+	log := c.logger(s.err)
+	tellVariables(log, os.Environ(), parsed.Model)
+	srv, err := newServer(&c.settings, log)
 	if err != nil {
 		return err
 	}
@@ -64,20 +71,28 @@ type server struct {
 	log      *slog.Logger
 	began    time.Time
 
-	metrics   *metrics.Metrics
-	service   *rls.Service
-	store     limiter.Store
-	redis     *redisstore.Store // nil: in memory
-	perSecond *redisstore.Store // for limits of less than a minute, or nil
-	local     *fallback.Store   // around redis
-	census    *census
-	ready     *readiness
-	failing   *failureLog
+	metrics    *metrics.Metrics
+	service    *rls.Service
+	store      limiter.Store
+	statistics statistics
+	redis      *redisstore.Store // nil: in memory
+	perSecond  *redisstore.Store // for limits of less than a minute, or nil
+	local      *fallback.Store   // around redis
+	census     *census
+	rules      ruleState
+	reloads    reloads
+	ready      *readiness
+	failing    *failureLog
+	unmatched  *unmatched.Table
+	tracer     *tracing.Tracer // nil: there are no spans
+	decisions  decisions
+	certs      *certificates
 
 	grpc        *grpc.Server
 	grpcHealth  *health.Server
 	http, admin *http.Server
 	listeners   listeners
+	operations
 }
 
 type listeners struct {
@@ -87,8 +102,19 @@ type listeners struct {
 // newServer makes all parts and opens the listeners. Nothing is served yet.
 func newServer(s *settings, log *slog.Logger) (*server, error) {
 	srv := &server{
-		settings: s, log: log, began: time.Now(), metrics: metrics.New(version()), failing: newFailureLog(log),
+		settings: s, log: log, began: time.Now(), metrics: metrics.New(builtFrom().version), failing: newFailureLog(log),
+		unmatched: unmatched.New(0),
 	}
+	if err := srv.openTracing(); err != nil {
+		return nil, err
+	}
+	if err := srv.openDecisions(); err != nil {
+		return nil, err
+	}
+	if err := srv.openRules(); err != nil {
+		return nil, err
+	}
+	srv.certs = srv.openCertificates()
 	if err := srv.openStore(); err != nil {
 		return nil, err
 	}
@@ -103,21 +129,34 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	events.Panicked = func(fault any, stack []byte) {
 		log.Error("a call failed by a fault in this program", "panic", fault, "stack", string(stack))
 	}
-	srv.service = rls.New(srv.store, s.serviceOptions(events))
+	counted := events.Unmatched
+	events.Unmatched = func(u rls.Unmatched) {
+		counted(u)
+		srv.noteUnmatched(u)
+	}
+	options := s.serviceOptions(events)
+	if srv.redis != nil {
+		options.Locate = redisPair{srv.redis, srv.perSecond}.locate
+	}
+	srv.service = rls.New(srv.store, srv.observeCalls(srv.traceCalls(options)))
 	srv.gauge("inflight_requests", "Calls that are being answered.", func() float64 { return float64(srv.service.InFlight()) })
 	srv.grpcHealth = health.NewServer()
-	srv.ready = newReadiness(srv.grpcHealth, srv.redis != nil)
+	srv.ready = newReadiness(srv.grpcHealth, srv.redis != nil,
+		probes{force: s.ForceStart, needsDomains: s.NeedsDomains, needsStore: s.RedisStart.ReadyNeeds})
 	srv.grpc = srv.newGRPC()
 	srv.http = newHTTP(srv.httpHandler(), log)
+	if err := srv.openOperations(); err != nil {
+		return nil, err
+	}
 	srv.admin = newHTTP(srv.adminHandler(), log)
-	return srv, srv.listen()
+	return srv, errors.Join(srv.listen(), srv.openStatistics())
 }
 
 // listen opens all ports, or reports all that can't be opened.
 func (srv *server) listen() error {
 	s, l := srv.settings, &srv.listeners
 	err := errors.Join(
-		listen(&l.grpc, place{"gRPC", "--grpc-%s (GRPC_%s)", s.GRPCHost, s.GRPCPort}),
+		srv.listenGRPC(),
 		listen(&l.http, place{"HTTP", "--%s (%s)", s.Host, s.Port}),
 		listen(&l.admin, place{"admin", "--admin-%s (DEBUG_%s)", s.AdminHost, s.AdminPort}),
 	)
@@ -129,6 +168,15 @@ func (srv *server) listen() error {
 			_ = l.Close() // the process ends
 		}
 	}
+	return err
+}
+
+func (srv *server) listenGRPC() (err error) {
+	s, l := srv.settings, &srv.listeners.grpc
+	if s.GRPC.UDS == "" {
+		return listen(l, place{"gRPC", "--grpc-%s (GRPC_%s)", s.GRPCHost, s.GRPCPort})
+	}
+	*l, err = listenUnix(s.GRPC.UDS, fs.FileMode(s.GRPC.UDSMode))
 	return err
 }
 
@@ -167,6 +215,7 @@ const (
 
 func (srv *server) newGRPC() *grpc.Server {
 	g := grpc.NewServer(
+		srv.transport(),
 		grpc.ForceServerCodecV2(rls.Codec{}),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.ReadBufferSize(connectionBuffer),
@@ -198,6 +247,7 @@ func newHTTP(h http.Handler, log *slog.Logger) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute, // longer than any answer takes; profiles can be no longer
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
@@ -210,19 +260,8 @@ func (srv *server) httpHandler() http.Handler {
 	mux.HandleFunc("/healthcheck", srv.ready.serveHealthcheck)
 	mux.Handle("/metrics", srv.metrics.Handler())
 	if srv.settings.HTTPJSON {
-		mux.Handle("/json", srv.service.JSON())
+		mux.Handle("/json", srv.json())
 	}
-	return mux
-}
-
-func (srv *server) adminHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/json", srv.service.JSON())
-	mux.Handle("/metrics", srv.metrics.Handler())
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	return mux
 }
 
@@ -230,14 +269,23 @@ func (srv *server) adminHandler() http.Handler {
 func (srv *server) run(signals <-chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
+	srv.statistics.start(failed)
+	srv.decisions.start()
 	go func() { failed <- srv.grpc.Serve(srv.listeners.grpc) }()
 	go func() { failed <- srv.http.Serve(srv.listeners.http) }()
 	go func() { failed <- srv.admin.Serve(srv.listeners.admin) }()
 	srv.log.Info("listening", "grpc", srv.listeners.grpc.Addr().String(), "http", srv.listeners.http.Addr().String(),
 		"admin", srv.listeners.admin.Addr().String())
 	go srv.watchRules(ctx)
-	go srv.watchStore(ctx)
+	go func() {
+		if err := srv.watchStore(ctx); err != nil {
+			failed <- err
+		}
+	}()
+	go srv.certs.watch(ctx)
+	go srv.tellUnmatched(ctx)
+	go srv.overrides.Run(ctx)
 	if srv.census != nil {
 		go srv.census.run(ctx)
 	}
@@ -272,11 +320,14 @@ func (srv *server) drain(sig os.Signal, signals <-chan os.Signal) {
 	srv.cut()
 	_ = srv.http.Close() // nothing can be done about an error any more
 	_ = srv.admin.Close()
+	srv.statistics.stop()
+	srv.decisions.stop()
 	for _, store := range []*redisstore.Store{srv.redis, srv.perSecond} {
 		if store != nil {
 			_ = store.Close()
 		}
 	}
+	srv.logUnmatched()
 	srv.log.Info("stopped")
 }
 
@@ -306,6 +357,7 @@ func (srv *server) finishCalls(signals <-chan os.Signal) {
 	}()
 	select {
 	case <-stopped:
+		srv.flushTraces(ctx, signals)
 	case <-ctx.Done():
 		srv.log.Warn("calls or streams were still open after the shutdown timeout, and are cut")
 	case <-signals:

@@ -1,34 +1,71 @@
 package main
 
 import (
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
 
+// TestWhoDoesNotReadTheAnswerIsLeft has a server wait for a thousandth of the time.
+func TestWhoDoesNotReadTheAnswerIsLeft(t *testing.T) {
+	left := make(chan struct{})
+	server := newHTTP(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(left)
+		for err := error(nil); err == nil; {
+			_, err = w.Write(make([]byte, 1<<20))
+		}
+	}), slog.New(slog.DiscardHandler))
+	server.WriteTimeout /= 1000
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = server.Serve(l) }() // it ends with the test
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-left:
+	case <-time.After(10 * time.Second):
+		t.Error("the answer is still being written")
+	}
+}
+
 func TestAnOrderlyEndLeavesNoGoroutineBehind(t *testing.T) {
 	redis := proctest.StartRedis(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", proctest.StartCollector(t).GRPC)
 	for _, c := range []struct {
 		name string
 		args []string
 	}{
+		{"with spans", []string{"--redis=" + redis.URL(), "--tracing-enabled", "--tracing-exporter-protocol=grpc"}},
 		{"in memory", []string{"--store=memory"}},
 		{"with Redis", []string{"--redis=" + redis.URL(), "--store-timeout=5s"}},
 		{"without its Redis", []string{"--redis=redis://127.0.0.1:1"}},
+		{"without its control plane", []string{"--store=memory", "--config-type=xds", "--xds-server=127.0.0.1:1", "--config-snapshot=nowhere/rules"}},
 		{"without rules", []string{"--store=memory", "--rules=nowhere"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			defer proctest.Goroutines(t)()
 			serveOneCall(t, append([]string{"--rules=" + filepath.Join(proctest.Root(), "config")}, c.args...))
 		})
 	}

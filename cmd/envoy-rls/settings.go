@@ -1,14 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,18 +30,16 @@ type settings struct {
 	Port      port   `env:"PORT" default:"8080" help:"The port of HTTP. 0 picks a free one, as of all ports."`
 	GRPCHost  string `name:"grpc-host" env:"GRPC_HOST" default:"0.0.0.0" help:"gRPC listens here."`
 	GRPCPort  port   `name:"grpc-port" env:"GRPC_PORT" default:"8081" help:"The port of gRPC."`
-	AdminHost string `env:"DEBUG_HOST" default:"${admin_host}" help:"Admin listens here: /json, /debug/pprof."`
+	AdminHost string `env:"DEBUG_HOST" default:"${admin_host}" help:"Admin listens here: / lists what there is."`
 	AdminPort port   `env:"DEBUG_PORT" default:"6070" help:"The port of admin."`
 	HTTPJSON  bool   `name:"http-json" env:"HTTP_JSON" default:"${http_json}" help:"Serve /json on the HTTP port, too."`
 
-	Rules               []string `env:"RULES" placeholder:"PATH" help:"Rule files, and directories of *.yaml and *.yml. Default: what the RUNTIME_ settings say, else ./config."`
-	RuntimeRoot         string   `env:"RUNTIME_ROOT" default:"${runtime_root}" placeholder:"DIR" help:"Rules are in ROOT/SUBDIRECTORY/APPDIRECTORY."`
-	RuntimeSubdirectory string   `env:"RUNTIME_SUBDIRECTORY" placeholder:"DIR" help:"See --runtime-root."`
-	RuntimeAppdirectory string   `env:"RUNTIME_APPDIRECTORY" default:"config" placeholder:"DIR" help:"See --runtime-root."`
+	GRPC  grpcListener  `embed:"" prefix:"grpc-"`
+	Admin adminListener `embed:"" prefix:"admin-"`
 
-	MergeDomains bool `env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
+	rulesSource
 
-	Store           storeKind  `env:"STORE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
+	Store           storeKind  `env:"STORE,BACKEND_TYPE" placeholder:"KIND" help:"memory or redis. Default: redis if it has an address, else memory."`
 	MemoryLimit     byteSize   `env:"MEMORY_LIMIT" default:"256MiB" placeholder:"SIZE" help:"What counters in memory may take."`
 	Redis           string     `env:"REDIS_URL" default:"${redis_url}" placeholder:"URL" help:"redis://user:password@host:port/db, rediss:// for TLS, redis+sentinel://host,host/master, redis+cluster://host,host, host:port, or a socket's path."`
 	RedisType       redisKind  `env:"REDIS_TYPE" placeholder:"KIND" help:"single, sentinel (then --redis is master,host:port,…) or cluster (host:port,…). Default: by the address."`
@@ -56,8 +55,14 @@ type settings struct {
 	RedisHashTags         count    `env:"REDIS_HASH_TAGS" default:"0" placeholder:"N" help:"Over how many hash tags counters are spread, the same for all replicas; 0 is 1, and 16 in a cluster."`
 	RedisTLS              redisTLS `embed:"" prefix:"redis-" envprefix:"REDIS_"`
 
+	RedisStart redisStart `embed:""`
+
 	RedisPerSecond       bool           `env:"REDIS_PERSECOND" help:"Count limits of less than a minute in a Redis of their own."`
 	RedisPerSecondServer redisPerSecond `embed:"" prefix:"redis-per-second-" envprefix:"REDIS_PERSECOND_"`
+
+	Keys keySettings `embed:"" prefix:"key-"`
+
+	hashKeySettings
 
 	KeyPrefix    string    `env:"CACHE_KEY_PREFIX" default:"${key_prefix}" help:"Starts the name of each key."`
 	DenyCache    cacheSize `env:"DENY_CACHE,LOCAL_CACHE_SIZE_IN_BYTES" default:"${deny_cache}" placeholder:"SIZE" help:"What remembering exhausted counters may take, before Redis; 0 asks Redis each time."`
@@ -71,6 +76,8 @@ type settings struct {
 	DefaultCountDenied    bool          `env:"DEFAULT_COUNT_DENIED" default:"${count_denied}" help:"Whether refused requests cost something, for rules that don't say."`
 	DefaultOnStoreFailure failurePolicy `env:"DEFAULT_ON_STORE_FAILURE" default:"${on_store_failure}" help:"What answers when the store can't: local (this replica, by its share of each limit), allow, deny, or error (Envoy's failure mode decides)."`
 	StopTogether          bool          `name:"stop-increment-when-over-limit" env:"STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT" help:"A refused request costs only where it was refused."`
+	Shadow                bool          `env:"SHADOW_MODE" help:"Try out all limits: count and report, and answer OK."`
+	Quota                 bool          `env:"QUOTA_MODE" help:"Refuse a request only if all of its limits do, as rules with quota_mode do."`
 
 	Headers         bool   `env:"LIMIT_RESPONSE_HEADERS_ENABLED" help:"Add the headers that tell of the limit, what is left, and when it resets."`
 	LimitHeader     string `env:"LIMIT_LIMIT_HEADER" default:"RateLimit-Limit" help:"The name of that with the limit."`
@@ -81,8 +88,13 @@ type settings struct {
 	NearRatio       ratio  `env:"NEAR_LIMIT_RATIO" default:"0.8" placeholder:"PART" help:"From which part of a limit on hits count as near it."`
 	DynamicMetadata bool   `env:"RESPONSE_DYNAMIC_METADATA" help:"Return the request and the metadata of rules to Envoy."`
 
-	LogLevel  logLevel  `env:"LOG_LEVEL" default:"${log_level}" help:"debug, info, warn or error."`
-	LogFormat logFormat `env:"LOG_FORMAT" default:"text" help:"text or json."`
+	Statistics statisticsSettings `embed:""`
+	Tracing    tracingSettings    `embed:"" prefix:"tracing-"`
+	Decisions  decisionSettings   `embed:""`
+
+	LogLevel  logLevel `env:"LOG_LEVEL" default:"${log_level}" help:"debug, info, warn or error."`
+	level     *slog.LevelVar
+	LogFormat string `env:"LOG_FORMAT" default:"text" help:"text or json."`
 
 	MaxConnectionAge      duration `env:"GRPC_MAX_CONNECTION_AGE" default:"${connection_age}" help:"gRPC connections are renewed after this, so that new replicas get traffic."`
 	MaxConnectionAgeGrace duration `env:"GRPC_MAX_CONNECTION_AGE_GRACE" default:"${connection_grace}" help:"Calls on an old connection may take this long to end."`
@@ -95,17 +107,19 @@ type settings struct {
 func settingDefaults(compat bool) kong.Vars {
 	if compat {
 		return kong.Vars{
-			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current",
+			"admin_host": "0.0.0.0", "http_json": "true", "runtime_root": "/srv/runtime_data/current", "ignore_dot_files": "false",
 			"redis_url": "/var/run/nutcracker/ratelimit.sock", "per_second_url": "/var/run/nutcracker/ratelimitpersecond.sock", "redis_socket_type": "unix", "key_prefix": "",
 			"count_denied": "true", "retry_header": "", "rule_header": "", "log_level": "warn",
-			"on_store_failure": "error", "connection_age": "24h", "connection_grace": "1h", "deny_cache": "0",
+			"on_store_failure": "error", "dial_timeout": "10s", "connection_age": "24h", "connection_grace": "1h", "deny_cache": "0",
+			"tracing_service": "RateLimit", "statsd": "true",
 		}
 	}
 	return kong.Vars{
-		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "",
+		"admin_host": "127.0.0.1", "http_json": "false", "runtime_root": "", "ignore_dot_files": "true",
 		"redis_url": "", "per_second_url": "", "redis_socket_type": "", "key_prefix": "rls:",
 		"count_denied": "false", "retry_header": "Retry-After", "rule_header": "RateLimit-Rule", "log_level": "info",
-		"on_store_failure": "local", "connection_age": "30m", "connection_grace": "30s", "deny_cache": "8MiB",
+		"on_store_failure": "local", "dial_timeout": "5s", "connection_age": "30m", "connection_grace": "30s", "deny_cache": "8MiB",
+		"tracing_service": "envoy-rls", "statsd": "false",
 	}
 }
 
@@ -124,6 +138,15 @@ func (s *settings) check() []error {
 			"for itself; to share counts, give --redis or REDIS_URL"))
 	}
 	errs = append(errs, s.checkRedis()...)
+	if !s.logsJSON() && !strings.EqualFold(s.LogFormat, "text") && s.Compat == "" {
+		errs = append(errs, fmt.Errorf("--log-format (LOG_FORMAT) is %q: want text or json", s.LogFormat))
+	}
+	errs = append(errs, s.GRPC.check()...)
+	errs = append(errs, s.Admin.check()...)
+	errs = append(errs, s.checkCertificates()...)
+	errs = append(errs, s.Statistics.check()...)
+	errs = append(errs, s.checkRulesSource()...)
+	errs = append(errs, s.checkHashKey()...)
 	for _, h := range []struct{ flag, name string }{
 		{"--limit-header (LIMIT_LIMIT_HEADER)", s.LimitHeader}, {"--remaining-header (LIMIT_REMAINING_HEADER)", s.RemainingHeader},
 		{"--reset-header (LIMIT_RESET_HEADER)", s.ResetHeader}, {"--retry-header (RETRY_AFTER_HEADER)", s.RetryHeader},
@@ -150,17 +173,6 @@ func (s *settings) storeKind() storeKind {
 	return storeMemory
 }
 
-// rulePaths are where the rules are.
-func (s *settings) rulePaths() []string {
-	switch {
-	case len(s.Rules) > 0:
-		return s.Rules
-	case s.RuntimeRoot != "":
-		return []string{filepath.Join(s.RuntimeRoot, s.RuntimeSubdirectory, s.RuntimeAppdirectory)}
-	}
-	return []string{"config"}
-}
-
 // denyCacheOptions are, in compat mode, such that the cache does what the replaced service's own does.
 func (s *settings) denyCacheOptions() denycache.Options {
 	o := denycache.Options{Size: int(s.DenyCache)}
@@ -178,10 +190,12 @@ func (s *settings) defaults() descriptors.Defaults {
 	}
 }
 
-func (s *settings) compileOptions() descriptors.Options {
+func (s *settings) compileOptions() (descriptors.Options, error) {
+	key, err := s.hashKey()
 	return descriptors.Options{
 		Defaults: s.defaults(), FileOrder: s.Compat != "", StopTogether: s.StopTogether, Merge: s.MergeDomains,
-	}
+		ReplacedNames: s.replacedNames(), HashKey: key,
+	}, err
 }
 
 func (s *settings) serviceOptions(events rls.Events) rls.Options {
@@ -189,8 +203,12 @@ func (s *settings) serviceOptions(events rls.Events) rls.Options {
 		Defaults:        s.defaults(),
 		Headers:         rls.HeaderOptions{RetryAfter: s.RetryHeader, Rule: s.RuleHeader},
 		DynamicMetadata: s.DynamicMetadata,
+		VerdictMetadata: s.Decisions.InMetadata,
 		NearRatio:       float32(s.NearRatio),
+		Shadow:          s.Shadow,
+		Quota:           s.Quota,
 		Compat:          s.Compat != "",
+		ReplacedNames:   s.replacedNames(),
 		Events:          events,
 	}
 	if s.Headers {
@@ -200,17 +218,22 @@ func (s *settings) serviceOptions(events rls.Events) rls.Options {
 }
 
 func (s *settings) logger(w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: slog.Level(s.LogLevel)}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+	o := &slog.HandlerOptions{Level: s.level}
+	if !s.logsJSON() {
+		return slog.New(slog.NewTextHandler(w, o))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	if s.Compat != "" {
+		o.ReplaceAttr = oldLogKeys
+	}
+	return slog.New(slog.NewJSONHandler(w, o))
 }
+
+func (s *settings) logsJSON() bool { return strings.EqualFold(s.LogFormat, "json") }
 
 // settingProblems collects every wrong value of the command line and the environment, where kong stops at
 // the first.
 type settingProblems struct {
-	byFlag map[*kong.Value]error
+	byValue map[*kong.Value]error
 	// given are the flags on the command line, which kong reads first. Once it goes on to the environment
 	// and the defaults, for all flags, those no longer matter.
 	given     map[*kong.Value]bool
@@ -220,8 +243,14 @@ type settingProblems struct {
 // list is the problems of the command that was chosen: kong reads the environment for all of them.
 func (p *settingProblems) list(ctx *kong.Context) []error {
 	var errs []error
+	values := slices.Clone(ctx.Selected().Positional)
 	for _, flag := range ctx.Flags() {
-		if err := p.byFlag[flag.Value]; err != nil {
+		if !flag.Hidden {
+			values = append(values, flag.Value)
+		}
+	}
+	for _, v := range values {
+		if err := p.byValue[v]; err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -230,7 +259,7 @@ func (p *settingProblems) list(ctx *kong.Context) []error {
 
 // mappers makes kong read the types of settings through p.
 func (p *settingProblems) mappers() kong.Option {
-	p.byFlag, p.given = map[*kong.Value]error{}, map[*kong.Value]bool{}
+	p.byValue, p.given = map[*kong.Value]error{}, map[*kong.Value]bool{}
 	options := []kong.Option{
 		kong.KindMapper(reflect.Bool, boolMapper{p}),
 		kong.WithBeforeReset(func() error {
@@ -238,10 +267,12 @@ func (p *settingProblems) mappers() kong.Option {
 			return nil
 		}),
 	}
-	for _, v := range []any{
-		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), redisKind(""), logLevel(0), logFormat(""),
-		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""),
-	} {
+	for _, v := range append(simulateValues(),
+		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), redisKind(""), logLevel(0),
+		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""), shell(""),
+		protocol(""), interval(0), tags{}, otlpProtocol(""), part(0), fileMode(0),
+		configType(""), keyFormat(""), equalPairs{}, colonPairs{}, decisionLogKind(""), decisionSample{}, topRows(0),
+	) {
 		options = append(options, kong.TypeMapper(reflect.TypeOf(v), textMapper{p}))
 	}
 	return kong.OptionFunc(func(k *kong.Kong) error {
@@ -263,19 +294,26 @@ func (p *settingProblems) note(v *kong.Value, text string, err error) {
 		return
 	}
 	name, shown := "--"+v.Name, strconv.Quote(text)
+	if v.Flag == nil {
+		name = v.Name
+	}
 	for _, env := range v.Tag.Envs {
 		if value, set := os.LookupEnv(env); set && value == text {
 			name = fmt.Sprintf("%s (--%s)", env, v.Name)
 		}
 	}
+	if v.Target.Type() == reflect.TypeOf(colonPairs{}) {
+		shown = "wrong" // it may hold a secret
+	}
 	mend := err.Error()
 	if strings.Contains(text, "://") && strings.HasPrefix(text, "tcp") {
 		mend += "; this looks like Kubernetes' service links: set enableServiceLinks: false in the pod, or rename the Service"
 	}
-	p.byFlag[v] = fmt.Errorf("%s is %s: %s", name, shown, mend)
+	p.byValue[v] = fmt.Errorf("%s is %s: %s", name, shown, mend)
 }
 
-// textMapper reads a flag of a type that unmarshals text.
+// textMapper reads a flag of a type that unmarshals text. A variable that is set, and empty, as templates leave one, says
+// nothing.
 type textMapper struct{ problems *settingProblems }
 
 // Decode implements kong.Mapper.
@@ -283,6 +321,12 @@ func (m textMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error 
 	var text string
 	if err := ctx.Scan.PopValueInto("value", &text); err != nil {
 		return err
+	}
+	if text == "" && m.problems.resetting {
+		text = ctx.Value.Default
+		if !ctx.Value.HasDefault {
+			return nil
+		}
 	}
 	u, ok := target.Addr().Interface().(encoding.TextUnmarshaler)
 	if !ok {
@@ -306,6 +350,9 @@ func (m boolMapper) Decode(ctx *kong.DecodeContext, target reflect.Value) error 
 		return nil
 	}
 	text := fmt.Sprint(ctx.Scan.Pop().Value)
+	if text == "" && m.problems.resetting { // as for textMapper
+		text = cmp.Or(ctx.Value.Default, "false")
+	}
 	v, err := strconv.ParseBool(text)
 	if err != nil {
 		err = errors.New("want true or false")

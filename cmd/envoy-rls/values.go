@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -28,7 +27,6 @@ type (
 	socketType    string
 	redisKind     redisstore.Kind
 	logLevel      slog.Level
-	logFormat     string
 	algorithm     limiter.Algorithm
 	failurePolicy limiter.FailurePolicy
 	localShare    fallback.Share
@@ -121,13 +119,16 @@ func (r *ratio) UnmarshalText(text []byte) error {
 func (c *compatMode) UnmarshalText(text []byte) error { return oneOf(c, text, compatName) }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (s *storeKind) UnmarshalText(text []byte) error { return oneOf(s, text, storeMemory, storeRedis) }
+func (s *storeKind) UnmarshalText(text []byte) error {
+	if strings.EqualFold(string(text), "memcache") {
+		return errors.New("memcached can't decide a request at one instant, so limits would be exceeded; want redis, with its " +
+			"address in --redis (REDIS_URL), or memory, for a single replica")
+	}
+	return oneOf(s, text, storeMemory, storeRedis)
+}
 
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (s *socketType) UnmarshalText(text []byte) error { return oneOf(s, text, "tcp", "unix", "") }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (f *logFormat) UnmarshalText(text []byte) error { return oneOf(f, text, "text", "json") }
 
 func oneOf[T ~string](target *T, text []byte, allowed ...T) error {
 	for _, a := range allowed {
@@ -136,12 +137,17 @@ func oneOf[T ~string](target *T, text []byte, allowed ...T) error {
 			return nil
 		}
 	}
-	words := make([]string, 0, len(allowed))
+	words := make(wantWord, 0, len(allowed))
 	for _, a := range slices.DeleteFunc(allowed, func(a T) bool { return a == "" }) {
 		words = append(words, string(a))
 	}
-	return fmt.Errorf("want %s", strings.Join(words, " or "))
+	return words
 }
+
+// wantWord is the error of a value that is none of a few; completion offers them.
+type wantWord []string
+
+func (w wantWord) Error() string { return "want " + strings.Join(w, " or ") }
 
 // UnmarshalText implements encoding.TextUnmarshaler. It knows the names of the replaced service, too.
 func (l *logLevel) UnmarshalText(text []byte) error {
@@ -161,7 +167,7 @@ func (l *logLevel) UnmarshalText(text []byte) error {
 func (a *algorithm) UnmarshalText(text []byte) error {
 	v, err := limiter.ParseAlgorithm(string(text))
 	if err != nil {
-		return errors.New("want " + strings.Join(limiter.AlgorithmNames(), " or "))
+		return wantWord(limiter.AlgorithmNames())
 	}
 	*a = algorithm(v)
 	return nil
@@ -171,7 +177,7 @@ func (a *algorithm) UnmarshalText(text []byte) error {
 func (p *failurePolicy) UnmarshalText(text []byte) error {
 	v, err := limiter.ParseFailurePolicy(string(text))
 	if err != nil {
-		return errors.New("want local or allow or deny or error")
+		return wantWord{"local", "allow", "deny", "error"}
 	}
 	*p = failurePolicy(v)
 	return nil

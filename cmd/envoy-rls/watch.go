@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,87 +21,165 @@ const (
 	storePatience = 5 * time.Second
 )
 
+// ruleState is what the sources of rules, files and a control plane, have in common.
+type ruleState struct {
+	mu     sync.Mutex
+	loader *descriptors.Loader
+	set    string // where the rules of a control plane are from, "" while there are none
+	// wrong is what is wrong with files. missing tells whether some have no good version in force.
+	wrong   []string
+	missing bool
+}
+
+// source is where the rules in force are from.
+func (s *ruleState) source() string { return cmp.Or(s.set, fromFiles) }
+
+// openRules makes what compiles rules. None are read yet.
+func (srv *server) openRules() error {
+	o, err := srv.settings.compileOptions()
+	if o.HashKey != nil {
+		srv.log.Info("values are hashed by a secret where rules want it", "hash_key", o.HashKey.String())
+	}
+	srv.rules.loader = descriptors.NewLoader(o)
+	return err
+}
+
 // watchRules loads the rules, and again whenever they change, until ctx ends.
 func (srv *server) watchRules(ctx context.Context) {
-	loader := descriptors.NewLoader(srv.settings.compileOptions())
-	descriptors.Source{Paths: srv.settings.rulePaths()}.Watch(ctx, func(files []descriptors.File, err error) {
-		if err != nil {
-			srv.noRules(err)
-			return
+	source := srv.settings.ruleFiles()
+	if len(source.Paths) == 0 {
+		srv.watchControlPlane(ctx)
+		return
+	}
+	var after sync.Once
+	source.Watch(ctx, func(files []descriptors.File, err error) {
+		srv.filesChanged(files, err, source.Paths)
+		if srv.settings.ConfigType == configXDS { // whose rules have the files' defaults from the first call on
+			after.Do(func() { go srv.watchControlPlane(ctx) })
 		}
-		srv.load(loader, files)
 	})
+}
+
+func (srv *server) filesChanged(files []descriptors.File, err error, paths []string) {
+	srv.rules.mu.Lock()
+	defer srv.rules.mu.Unlock()
+	if err != nil {
+		srv.noRules(err)
+		return
+	}
+	srv.load(files, paths)
 }
 
 // noRules tells of rules that can't be read. Those in force stay.
 func (srv *server) noRules(err error) {
-	srv.metrics.Refused()
+	srv.rules.wrong = []string{err.Error()}
+	srv.refused(fromFiles, srv.rules.wrong)
 	if srv.service.Rules() == nil {
+		srv.rules.missing = true
 		srv.log.Error("rules can't be read", "error", err)
-		srv.ready.rules("", []string{err.Error()}, nil)
+		srv.ready.rules(nil, srv.rules.wrong, nil)
 		return
 	}
 	srv.log.Error("rules can't be read, those in force stay", "error", err)
-	srv.ready.missing([]string{err.Error()})
+	srv.ready.missing(srv.rules.wrong)
 }
 
-// load compiles files and puts them in force: a bad one as it last was good, if it ever was.
-func (srv *server) load(loader *descriptors.Loader, files []descriptors.File) {
-	rules, problems, missing := loader.Load(files)
-	var wrong []string
-	for _, p := range problems {
+// tell logs problems, and returns the errors.
+func (srv *server) tell(problems []descriptors.Problem) (wrong []string) {
+	for i, p := range problems {
 		if p.Severity == descriptors.Error {
 			wrong = append(wrong, p.String())
-			srv.log.Error("rules refused", "problem", p.String())
-			continue
 		}
-		srv.log.Warn("rules are doubtful", "problem", p.String())
+		switch {
+		case i == maxLogged:
+			srv.log.Warn("there are more problems with rules", "more", len(problems)-maxLogged)
+		case i > maxLogged:
+		case p.Severity == descriptors.Error:
+			srv.log.Error("rules refused", "problem", p.String())
+		default:
+			srv.log.Warn("rules are doubtful", "problem", p.String())
+		}
 	}
-	if len(files) == 0 {
-		missing = srv.service.Rules() == nil
-		wrong = append(wrong, "no rule files in "+strings.Join(srv.settings.rulePaths(), ", "))
-		srv.log.Error("rules refused", "problem", wrong[0])
-	}
-	if empty(rules) {
-		srv.metrics.Refused()
-		srv.ready.missing(wrong)
-		return
-	}
-	if srv.service.Rules() == nil || srv.service.Rules().Hash != rules.Hash {
-		srv.inForce(rules)
-		srv.log.Info("rules loaded", "from", strings.Join(srv.settings.rulePaths(), ","), "files", len(files),
-			"domains", len(rules.Sorted()), "limits", rules.Limits, "hash", rules.Hash,
-			"warnings", len(problems)-len(wrong))
-	}
-	srv.metrics.Loaded(rules, "file", len(wrong) == 0)
-	if len(wrong) > 0 && !missing {
-		srv.log.Warn("refused files stay in force as they last were good", "problems", len(wrong))
-	}
-	if missing {
-		srv.ready.rules(rules.Hash, wrong, nil)
-		return
-	}
-	srv.ready.rules(rules.Hash, nil, wrong) // each bad file is in force as it was
+	return wrong
 }
 
-// inForce puts rules in force, and logs how they differ from those before.
-func (srv *server) inForce(rules *descriptors.Ruleset) {
-	before := srv.service.Rules()
-	srv.service.SetRules(rules)
-	if before == nil {
+// load compiles files and puts them in force: a bad one as it last was good, if it ever was. Files beside a control
+// plane wait for its rules.
+func (srv *server) load(files []descriptors.File, paths []string) {
+	s, alone := &srv.rules, srv.settings.ConfigType != configXDS
+	rules, problems, missing := s.loader.Load(files)
+	s.wrong, s.missing = srv.tell(problems), missing
+	if len(files) == 0 && alone {
+		s.missing = srv.service.Rules() == nil
+		s.wrong = append(s.wrong, "no rule files in "+strings.Join(paths, ", "))
+		srv.log.Error("rules refused", "problem", s.wrong[0])
+	}
+	if alone && empty(rules) || !alone && s.set == "" {
+		if len(s.wrong) > 0 || alone {
+			srv.refused(fromFiles, s.wrong)
+			srv.ready.missing(s.wrong)
+		}
 		return
 	}
-	changes := rules.Changes(before)
-	for _, c := range changes[:min(len(changes), maxChangesLogged)] {
+	srv.enforce(rules, len(problems)-len(s.wrong), "from", strings.Join(paths, ","), "files", len(files))
+	if len(s.wrong) > 0 && !s.missing {
+		srv.log.Warn("refused files stay in force as they last were good", "problems", len(s.wrong))
+	}
+}
+
+// enforce puts rules in force, and says so, in the log only if they are new. The attributes say where they are from.
+func (srv *server) enforce(rules *descriptors.Ruleset, warnings int, attributes ...any) {
+	s := &srv.rules
+	var changes []string
+	if srv.isNews(rules) {
+		changes = srv.inForce(rules)
+		srv.log.Info("rules loaded", append(attributes, "domains", len(rules.Sorted()), "limits", rules.Limits, "hash", rules.Hash,
+			"warnings", warnings)...)
+	}
+	source := s.source()
+	srv.metrics.Loaded(rules, source, len(s.wrong) == 0)
+	came := reloadInForce
+	if len(s.wrong) > 0 {
+		came = reloadPartly
+	}
+	srv.reloads.add(newReload(came, source, rules).tell(changes, s.wrong))
+	if s.missing {
+		srv.ready.rules(rules, s.wrong, nil)
+		return
+	}
+	srv.ready.rules(rules, nil, s.wrong) // each bad file is in force as it was
+}
+
+func (srv *server) isNews(rules *descriptors.Ruleset) bool {
+	before := srv.service.Rules()
+	return before == nil || before.Hash != rules.Hash
+}
+
+// inForce puts rules in force, and logs and returns how they differ from those before, if there were any.
+func (srv *server) inForce(rules *descriptors.Ruleset) (changes []string) {
+	before := srv.service.Rules()
+	srv.putInForce(rules)
+	if before == nil {
+		return nil
+	}
+	changes = rules.Changes(before)
+	for _, c := range changes[:min(len(changes), maxLogged)] {
 		srv.log.Info("rule changed", "change", c)
 	}
-	if more := len(changes) - maxChangesLogged; more > 0 {
+	if more := len(changes) - maxLogged; more > 0 {
 		srv.log.Info("rules changed", "more", more)
 	}
+	return changes
 }
 
-// maxChangesLogged bounds the lines that one reload writes.
-const maxChangesLogged = 50
+// refused notes a load that changed nothing.
+func (srv *server) refused(source string, wrong []string) {
+	srv.metrics.Refused()
+	srv.reloads.add(newReload(reloadRefused, source, srv.service.Rules()).tell(nil, wrong))
+}
+
+// maxLogged bounds the lines of a kind that one reload writes.
+const maxLogged = 50
 
 func empty(rules *descriptors.Ruleset) bool {
 	for range rules.Domains {
@@ -109,16 +188,19 @@ func empty(rules *descriptors.Ruleset) bool {
 	return true
 }
 
-// watchStore asks the store at the start until it answers, and again when calls of it have failed.
-func (srv *server) watchStore(ctx context.Context) {
+// watchStore asks the store at the start until it answers, and again when calls of it have failed. It returns once ctx
+// ends, or with an error if the store has not answered for as long as the settings grant it at the start.
+func (srv *server) watchStore(ctx context.Context) error {
 	if srv.redis == nil {
 		srv.log.Info("store ready", "store", "memory",
 			"hint", "one process only; --redis redis://host:6379 shares counts")
-		return
+		return nil
 	}
-	if !srv.awaitStore(ctx) {
-		return
+	granted := time.Duration(srv.settings.RedisStart.MaxElapsed)
+	if err := srv.awaitStore(ctx, granted); err != nil || ctx.Err() != nil {
+		return err
 	}
+	srv.ready.store(storeOK, true)
 	srv.log.Info("store ready", "store", "redis", "address", srv.redis.Address(), "version", srv.redis.Version(ctx))
 	if policy := srv.redis.EvictionPolicy(ctx); strings.HasPrefix(policy, "allkeys") {
 		srv.log.Warn("Redis forgets counters, whose limits then begin anew, when its memory is full", "maxmemory-policy", policy,
@@ -129,27 +211,28 @@ func (srv *server) watchStore(ctx context.Context) {
 		select {
 		case <-srv.failing.began:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 		if srv.checkStore(ctx) == nil {
 			continue // it was a call that failed, not the store
 		}
-		if !srv.awaitStore(ctx) {
-			return
+		if err := srv.awaitStore(ctx, 0); err != nil || ctx.Err() != nil {
+			return err
 		}
 		srv.log.Info("store answers again", "store", "redis", "address", srv.redis.Address(),
 			"failures", srv.failing.ended())
+		srv.ready.store(storeOK, true)
 	}
 }
 
-// awaitStore returns true once the store can be used, and false if ctx ends before.
-func (srv *server) awaitStore(ctx context.Context) bool {
+// awaitStore returns once the store can be used or ctx ends, or with an error if that takes longer than granted; 0 is
+// for ever.
+func (srv *server) awaitStore(ctx context.Context, granted time.Duration) error {
 	began := time.Now()
 	for last := ""; ; {
 		err := srv.checkStore(ctx)
 		if err == nil {
-			srv.ready.store("ok", true)
-			return true
+			return nil
 		}
 		var refuses *redisstore.Unsupported
 		srv.ready.store(err.Error(), !errors.As(err, &refuses) && time.Since(began) >= storePatience)
@@ -157,10 +240,13 @@ func (srv *server) awaitStore(ctx context.Context) bool {
 			srv.log.Error("store not ready", "store", "redis", "address", srv.redis.Address(), "error", err)
 			last = err.Error()
 		}
+		if granted > 0 && time.Since(began) >= granted {
+			return fmt.Errorf("redis was not ready within --redis-startup-timeout (REDIS_STARTUP_MAX_ELAPSED_TIME) of %s: %w", granted, err)
+		}
 		select {
 		case <-time.After(storeInterval):
 		case <-ctx.Done():
-			return false
+			return nil
 		}
 	}
 }
@@ -189,6 +275,9 @@ func (srv *server) watchMark(ctx context.Context) {
 		asking, cancel := context.WithTimeout(ctx, censusInterval/2)
 		lost, err := srv.redis.Mark(asking)
 		cancel()
+		if err != nil {
+			srv.failing.suspect() // nobody may have asked it of late
+		}
 		if err == nil && lost {
 			srv.metrics.StoreReset()
 			srv.log.Warn("Redis has lost its counters: all limits begin anew", "address", srv.redis.Address())
@@ -200,33 +289,54 @@ func (srv *server) watchMark(ctx context.Context) {
 type failureLog struct {
 	log   *slog.Logger
 	began chan struct{} // has an element after a failure
+	lines sparing
 
-	mu           sync.Mutex
-	last         time.Time
-	missed, seen int
+	mu   sync.Mutex
+	seen int
 }
 
 func newFailureLog(log *slog.Logger) *failureLog {
 	return &failureLog{log: log, began: make(chan struct{}, 1)}
 }
 
-// failureInterval is the shortest time between two lines about a failing store.
-const failureInterval = 10 * time.Second
-
-func (f *failureLog) note(err error) {
+// suspect has the store asked whether it has failed.
+func (f *failureLog) suspect() {
 	select {
 	case f.began <- struct{}{}:
 	default:
 	}
+}
+
+func (f *failureLog) note(err error) {
+	f.suspect()
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.seen++
-	if time.Since(f.last) < failureInterval {
-		f.missed++
-		return
+	f.mu.Unlock()
+	if missed, due := f.lines.next(); due {
+		f.log.Warn("store failed, on_store_failure answers", "error", err, "more_since_last_line", missed)
 	}
-	f.log.Warn("store failed, on_store_failure answers", "error", err, "more_since_last_line", f.missed)
-	f.last, f.missed = time.Now(), 0
+}
+
+// sparing is for lines that others could write any number of. The zero value is ready, for any number of goroutines.
+type sparing struct {
+	mu     sync.Mutex
+	last   time.Time
+	missed int
+}
+
+// sparingInterval is the shortest time between two such lines.
+const sparingInterval = 10 * time.Second
+
+// next tells whether a line is due, and how many were not since the last one.
+func (s *sparing) next() (missed int, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.last) < sparingInterval {
+		s.missed++
+		return 0, false
+	}
+	missed, s.missed, s.last = s.missed, 0, time.Now()
+	return missed, true
 }
 
 // ended returns how many failures there were since it was last called.

@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"context"
 	"debug/elf"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,10 +21,10 @@ const (
 	nobody     = 65534
 )
 
-// There is no image builder here, so the test does what one would: it takes the build context and the
-// Dockerfile's own lines, and starts the result in a root directory that holds nothing else.
+// TestTheImage builds it by buildah where that can be had, and otherwise does what a builder would: it takes the build context
+// and the Dockerfile's own lines, and starts the result in a root directory that holds nothing else.
 func TestTheImage(t *testing.T) {
-	root := imageRoot(t, buildContext(t))
+	root := buildImage(t)
 	t.Run("holds a static binary", func(t *testing.T) {
 		isStatic(t, filepath.Join(root, "bin/envoy-rls"))
 	})
@@ -35,6 +35,9 @@ func TestTheImage(t *testing.T) {
 			}
 		})
 	}
+	t.Run("says which commit it was built from", func(t *testing.T) {
+		saysItsCommit(t, root)
+	})
 	t.Run("serves its own rules, without the examples", func(t *testing.T) {
 		rules, err := filepath.Glob(filepath.Join(root, "etc/envoy-rls/rules/*"))
 		if err != nil || len(rules) != 1 || filepath.Base(rules[0]) != "demo.yaml" {
@@ -42,17 +45,48 @@ func TestTheImage(t *testing.T) {
 		}
 		serves(t, root, "serve", "--rules=/etc/envoy-rls/rules")
 	})
-	t.Run("serves the rules of the ConfigMap with the arguments of the Deployment", func(t *testing.T) {
-		rules := filepath.Join(root, "etc/envoy-rls/rules")
-		if err := os.RemoveAll(rules); err != nil {
-			t.Fatal(err)
-		}
-		for name, text := range find[*corev1.ConfigMap](t, "ConfigMap envoy-rls-rules").Data {
-			writeFile(t, filepath.Join(rules, name), text)
-		}
-		args := deployment(t).Spec.Template.Spec.Containers[0].Args
-		serves(t, root, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--redis=") })...)
-	})
+	for name, all := range map[string]objects{"the manifests": build(t), "the chart": chart(t, "{}")} {
+		t.Run("serves the rules of "+name+" with its arguments", func(t *testing.T) {
+			rules := filepath.Join(root, "etc/envoy-rls/rules")
+			if err := os.RemoveAll(rules); err != nil {
+				t.Fatal(err)
+			}
+			for name, text := range find[*corev1.ConfigMap](t, all, "ConfigMap envoy-rls-rules").Data {
+				writeFile(t, filepath.Join(rules, name), text)
+			}
+			args := deployment(t, all).Spec.Template.Spec.Containers[0].Args
+			serves(t, root, slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--redis=") })...)
+		})
+	}
+}
+
+func buildImage(t *testing.T) string {
+	t.Helper()
+	files := buildContext(t)
+	if hasBuildah() {
+		return newBuildah(t).image(files)
+	}
+	return imageRoot(t, files)
+}
+
+func saysItsCommit(t *testing.T, root string) {
+	t.Helper()
+	commit, err := exec.Command("git", "-C", repository, "rev-parse", "HEAD").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := asNobody(t, root, "/bin/envoy-rls", "version").CombinedOutput()
+	want := "\ncommit " + string(commit) + "date 20"
+	if err != nil || !strings.Contains(string(out), want) || !strings.Contains(string(out), "\ngo1.") {
+		t.Errorf("%v, without %q:\n%s", err, want, out)
+	}
+	changes, err := exec.Command("git", "-C", repository, "status", "--porcelain").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if clean := len(changes) == 0; clean == strings.Contains(string(out), "+dirty") {
+		t.Errorf("changed is %q, and the version is\n%s", changes, out)
+	}
 }
 
 func TestTheImageRunsAsNobodyFromScratch(t *testing.T) {
@@ -72,36 +106,62 @@ func TestTheImageRunsAsNobodyFromScratch(t *testing.T) {
 	}
 }
 
-// buildContext copies what .dockerignore leaves of the repository.
+// buildContext is a clone of the repository, with what .dockerignore leaves of the files as they are now.
 func buildContext(t *testing.T) string {
 	t.Helper()
+	files := t.TempDir()
+	// This may be a work tree, whose .git is elsewhere.
+	if out, err := exec.Command("git", "clone", "--quiet", "--no-checkout", repository, files).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	text, err := os.ReadFile(filepath.Join(repository, ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ignored := strings.Split(string(text), "\n")
+	ignored := append(strings.Split(string(text), "\n"), ".git")
+	if out, err := exec.Command("git", "-C", files, "reset", "--quiet").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 	entries, err := os.ReadDir(repository)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := t.TempDir()
 	for _, entry := range entries {
 		name := entry.Name()
 		if slices.Contains(ignored, name) {
 			continue
 		}
-		from, to := filepath.Join(repository, name), filepath.Join(files, name)
-		if !entry.IsDir() {
-			text, err := os.ReadFile(from)
-			if err != nil {
-				t.Fatal(err)
-			}
-			writeFile(t, to, string(text))
-		} else if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		if err := copyTree(filepath.Join(repository, name), filepath.Join(files, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return files
+}
+
+// copyTree copies a file or a directory, with permissions, which git looks at.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, relative)
+		if entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(target, text, info.Mode().Perm())
+	})
 }
 
 // imageRoot carries out the Dockerfile: its build line, and its COPY lines that need no other stage.
@@ -115,6 +175,7 @@ func imageRoot(t *testing.T, files string) string {
 			built = true
 			command := exec.Command("sh", "-ec", strings.ReplaceAll(strings.TrimPrefix(line, "RUN "), "/out/", root+"/"))
 			command.Dir = files
+			command.Env = append(os.Environ(), "GOFLAGS=-buildvcs=auto")
 			if out, err := command.CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v\n%s", command, err, out)
 			}
@@ -198,7 +259,7 @@ func serves(t *testing.T, root string, args ...string) {
 	}
 }
 
-// asNobody is the program as the image starts it; only root may change the user and the root directory.
+// asNobody is the program as the image starts it, on a root file system that nobody can write to; only root may set that up.
 func asNobody(t *testing.T, root, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -209,13 +270,9 @@ func asNobody(t *testing.T, root, name string, args ...string) *exec.Cmd {
 	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // made for this user alone
 		t.Fatal(err)
 	}
-	command := exec.CommandContext(ctx, name, args...)
-	command.Dir = "/"
-	command.Env = []string{}
-	command.SysProcAttr = &syscall.SysProcAttr{
-		Chroot:     root,
-		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
-	}
+	const readOnly = `mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec setpriv --no-new-privs chroot --userspec=65534:65534 "$0" "$@"`
+	command := exec.CommandContext(ctx, "unshare", append([]string{"--mount", "sh", "-ec", readOnly, root, name}, args...)...)
+	command.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	return command
 }
 

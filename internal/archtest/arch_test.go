@@ -23,32 +23,49 @@ const (
 // have none.
 var arrows = map[string][]string{
 	"cmd/envoy-rls": {
-		"pkg/denycache", "pkg/descriptors", "pkg/fallback", "pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/parts", "pkg/redisstore", "pkg/rls",
+		"internal/accesslog", "internal/simulate",
+		"pkg/admin", "pkg/certs", "pkg/console", "pkg/decisionlog", "pkg/denycache", "pkg/descriptors", "pkg/envoycheck", "pkg/fallback",
+		"pkg/limiter", "pkg/memstore", "pkg/metrics", "pkg/overrides", "pkg/parts", "pkg/redisstore", "pkg/rls", "pkg/statsd", "pkg/top",
+		"pkg/tracing", "pkg/unmatched", "pkg/xds",
 	},
+	"pkg/statsd":  {"pkg/metrics"},
 	"pkg/metrics": {"pkg/rls", "pkg/descriptors", "pkg/limiter"},
 	"pkg/rls":     {"pkg/descriptors", "pkg/limiter"},
+	"pkg/tracing": {"pkg/rls"},
+	"pkg/admin":   {"pkg/descriptors", "pkg/limiter", "pkg/overrides"},
+
+	"pkg/decisionlog": {"pkg/rls"},
+	"pkg/top":         {"pkg/rls", "pkg/descriptors"},
 
 	"pkg/denycache":   {"pkg/limiter"},
 	"pkg/descriptors": {"pkg/limiter"},
+	"pkg/envoycheck":  {"pkg/descriptors"},
 	"pkg/memstore":    {"pkg/limiter"},
+	"pkg/overrides":   {"pkg/descriptors"},
 	"pkg/fallback":    {"pkg/limiter", "pkg/memstore"},
 	"pkg/parts":       {"pkg/limiter"},
-	"pkg/redisstore":  {"pkg/limiter", "pkg/parts", "lua"},
+	"pkg/redisstore":  {"pkg/certs", "pkg/limiter", "pkg/parts", "lua"},
 	"pkg/storetest":   {"pkg/limiter"},
+	"pkg/xds":         {"pkg/certs", "pkg/descriptors"},
+	"pkg/unmatched":   {"pkg/descriptors"},
 
-	"internal/figures": {"pkg/limiter"},
+	"internal/simulate": {"internal/accesslog", "internal/chart", "pkg/descriptors", "pkg/memstore", "pkg/rls"},
+	"internal/figures":  {"internal/chart", "internal/simulate", "pkg/descriptors", "pkg/limiter"},
 }
 
 // owners are the only packages that may import a library, by the start of its path.
 var owners = map[string][]string{
 	"github.com/redis/go-redis":              {"pkg/redisstore", "internal/proctest", "cmd/envoy-rls"},
 	"github.com/prometheus/":                 {"pkg/metrics"},
+	"github.com/DataDog/":                    {"pkg/statsd"},
 	"github.com/fsnotify/fsnotify":           {"pkg/descriptors"},
-	"gopkg.in/yaml.v3":                       {"pkg/descriptors"},
-	"google.golang.org/grpc":                 {"pkg/rls", "pkg/metrics", "cmd/envoy-rls"},
-	"google.golang.org/protobuf":             {"pkg/rls", "cmd/envoy-rls"},
-	"github.com/envoyproxy/go-control-plane": {"pkg/rls", "cmd/envoy-rls"},
+	"gopkg.in/yaml.v3":                       {"pkg/descriptors", "pkg/envoycheck"},
+	"google.golang.org/grpc":                 {"pkg/rls", "pkg/xds", "pkg/metrics", "pkg/tracing", "pkg/decisionlog", "cmd/envoy-rls", "internal/proctest", "internal/simulate"},
+	"google.golang.org/protobuf":             {"pkg/rls", "pkg/xds", "cmd/envoy-rls", "internal/proctest", "internal/simulate"},
+	"github.com/envoyproxy/go-control-plane": {"pkg/rls", "pkg/xds", "cmd/envoy-rls", "internal/proctest", "internal/simulate"},
+	"github.com/tidwall/gjson":               {"internal/accesslog"},
 	"github.com/alecthomas/kong":             {"cmd/envoy-rls"},
+	"go.opentelemetry.io/":                   {"pkg/tracing", "cmd/envoy-rls", "internal/proctest"},
 }
 
 func TestOnlyTheAllowedArrowsExist(t *testing.T) {

@@ -1,4 +1,4 @@
-// Command figures runs the algorithms of pkg/limiter in virtual time over some patterns of traffic, and writes
+// Command figures has the simulator run the algorithms in virtual time over some patterns of traffic, and writes
 // what comes of it into docs: a table in algorithms.md and pictures beside it. Its output depends on nothing but
 // the code: seeds are fixed, and there is no other clock.
 package main
@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/envoy-rls/envoy-rls/internal/chart"
 )
 
 //go:generate go run .
@@ -25,7 +27,11 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	files, err := generate(root)
+	results, err := measure()
+	if err != nil {
+		return err
+	}
+	files, err := generate(root, results)
 	if err != nil {
 		return err
 	}
@@ -57,20 +63,23 @@ func moduleRoot() (string, error) {
 // document is the page that holds the table.
 const document = "docs/algorithms.md"
 
-// generate returns the generated files by their names below the root, as they should be.
-func generate(root string) (map[string][]byte, error) {
+// generate returns the generated files by their names below the root, as they should be by what was measured.
+func generate(root string, results [][]result) (map[string][]byte, error) {
 	page, err := os.ReadFile(filepath.Join(root, document))
 	if err != nil {
 		return nil, err
 	}
-	results := measure()
+	around, err := edgePicture()
+	if err != nil {
+		return nil, err
+	}
 	page, err = between(page, "simulation", table(results))
 	if err != nil {
 		return nil, err
 	}
 	files := map[string][]byte{document: page}
-	for name, data := range map[string]any{"edge": edgePicture(), "bounds": boundsPicture(results)} {
-		picture, err := draw(name, data)
+	for name, data := range map[string]any{"edge": around, "bounds": boundsPicture(results)} {
+		picture, err := chart.Draw(templates, name, data)
 		if err != nil {
 			return nil, fmt.Errorf("drawing %s: %w", name, err)
 		}

@@ -1,84 +1,38 @@
 package main
 
 import (
-	"bytes"
 	"embed"
 	"fmt"
-	"text/template"
+
+	"github.com/envoy-rls/envoy-rls/internal/chart"
 )
 
 //go:embed *.svg.tmpl
 var templates embed.FS
 
-// px is a length in tenths of a pixel. Whole numbers print alike on every machine.
-type px int
+type px = chart.Px
 
-// String is the length as SVG has it.
-func (p px) String() string {
-	if p%10 == 0 {
-		return fmt.Sprint(int(p) / 10)
-	}
-	return fmt.Sprintf("%d.%d", p/10, p%10)
-}
-
-// draw fills a picture's template.
-func draw(name string, data any) ([]byte, error) {
-	t, err := template.ParseFS(templates, name+".svg.tmpl")
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, data); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// rect is a rectangle by its upper left corner.
-type rect struct{ X, Y, W, H px }
-
-// label is a text at a place.
-type label struct {
-	X, Y px
-	Text string
-}
-
-// frame is a picture's card, and its vertical lines, which end at Foot.
-type frame struct {
-	Height, Card, Foot px
-	Marks              []label
-}
-
-func newFrame(height px) frame {
-	return frame{Height: height, Card: height - 10, Foot: height - 360}
-}
-
-// mark draws a line with a text at its foot.
-func (f *frame) mark(x px, text string) {
-	f.Marks = append(f.Marks, label{x, f.Foot + 180, text})
-}
-
-// name is what stands left of a contender's row.
-func (c contender) label(y px) []label {
+// label is what stands left of a contender's row.
+func (c contender) label(y px) []chart.Label {
 	if c.short == "" {
-		return []label{{160, y, c.name}}
+		return []chart.Label{{X: 160, Y: y, Text: c.name}}
 	}
-	return []label{{160, y, c.name}, {160, y + 160, c.short}}
+	return []chart.Label{{X: 160, Y: y, Text: c.name}, {X: 160, Y: y + 160, Text: c.short}}
 }
 
 // edge is how hits pass around a window's edge, a row for each contender.
 type edge struct {
-	frame
+	chart.Frame
 	Rows []edgeRow
 }
 
 type edgeRow struct {
-	Names          []label
+	Names          []chart.Label
 	Top, Base      px
-	Bars           []rect
+	Bars           []chart.Rect
 	From, To, Y    px // the fullest window
-	Fullest        label
-	Scale          label
+	Fullest        chart.Label
+	Scale          chart.Label
 	LeftEnd, Right px
 }
 
@@ -94,24 +48,28 @@ const (
 // at is where an instant stands, as µs from the edge.
 func (edge) at(us int64) px { return edgeLeft + px(us*int64(edgeWindow)/window) + edgeWindow/10 }
 
-func edgePicture() edge {
+func edgePicture() (edge, error) {
 	instant := int64(start + window)
 	hits := flood(instant, instant+2*window)
-	e := edge{frame: newFrame(edgeRowTop + px(len(contenders))*edgePitch + 360)}
+	e := edge{Frame: chart.NewFrame(edgeRowTop + px(len(contenders))*edgePitch + 360)}
 	for i, c := range contenders {
-		e.Rows = append(e.Rows, e.row(c, play(c.limit, hits), edgeRowTop+px(i)*edgePitch))
+		admitted, err := play(c.limit, hits)
+		if err != nil {
+			return edge{}, err
+		}
+		e.Rows = append(e.Rows, e.row(c, admitted, edgeRowTop+px(i)*edgePitch))
 	}
 	for n, text := range []string{"window's edge", "+ W", "+ 2 W"} {
-		e.mark(e.at(int64(n)*window), text)
+		e.Mark(e.at(int64(n)*window), text)
 	}
-	return e
+	return e, nil
 }
 
 func (e edge) row(c contender, admitted []int64, top px) edgeRow {
 	base := top + limit*edgeHit
 	r := edgeRow{
 		Names: c.label(top + 360), Top: top, Base: base, LeftEnd: edgeLeft, Right: e.at(2*window + window/10),
-		Scale: label{edgeLeft - 60, top + 40, fmt.Sprint(limit)},
+		Scale: chart.Label{X: edgeLeft - 60, Y: top + 40, Text: fmt.Sprint(limit)},
 	}
 	instant := int64(start + window)
 	perBin := map[int64]int{}
@@ -120,28 +78,28 @@ func (e edge) row(c contender, admitted []int64, top px) edgeRow {
 	}
 	for bin := int64(-1); bin < 2*bins; bin++ {
 		if h := px(perBin[bin]) * edgeHit; h > 0 {
-			r.Bars = append(r.Bars, rect{e.at(bin*window/bins) + 5, base - h, edgeWindow/bins - 10, h})
+			r.Bars = append(r.Bars, chart.Rect{X: e.at(bin*window/bins) + 5, Y: base - h, W: edgeWindow/bins - 10, H: h})
 		}
 	}
 	count, last := most(admitted, window)
 	first := admitted[last-count+1] - instant
 	r.From, r.To, r.Y = e.at(first), e.at(first+window), base+100
-	r.Fullest = label{(r.From + r.To) / 2, base + 240, fmt.Sprintf("%d within W", count)}
+	r.Fullest = chart.Label{X: (r.From + r.To) / 2, Y: base + 240, Text: fmt.Sprintf("%d within W", count)}
 	return r
 }
 
 // bounds is the most that passes in any window, a row for each contender.
 type bounds struct {
-	frame
+	chart.Frame
 	Rows []boundsRow
 }
 
 type boundsRow struct {
-	Names           []label
-	Worst, Random   rect
+	Names           []chart.Label
+	Worst, Random   chart.Rect
 	Promise         px
 	Top, Bottom     px
-	Worsts, Randoms label
+	Worsts, Randoms chart.Label
 }
 
 const (
@@ -153,7 +111,7 @@ const (
 )
 
 func boundsPicture(results [][]result) bounds {
-	b := bounds{frame: newFrame(boundsTop + px(len(contenders))*boundsPitch + 280)}
+	b := bounds{Frame: chart.NewFrame(boundsTop + px(len(contenders))*boundsPitch + 280)}
 	for i, c := range contenders {
 		worst := 0
 		for p := range patterns {
@@ -163,14 +121,14 @@ func boundsPicture(results [][]result) bounds {
 		promise := hitsWide(c.promise)
 		r := boundsRow{
 			Names: c.label(top + 180), Promise: boundsLeft + promise, Top: top - 40, Bottom: top + 2*barHeight + 60,
-			Worst:  rect{boundsLeft, top, hitsWide(worst), barHeight},
-			Random: rect{boundsLeft, top + barHeight + 20, hitsWide(results[2][i].inWindow), barHeight},
+			Worst:  chart.Rect{X: boundsLeft, Y: top, W: hitsWide(worst), H: barHeight},
+			Random: chart.Rect{X: boundsLeft, Y: top + barHeight + 20, W: hitsWide(results[2][i].inWindow), H: barHeight},
 		}
 		r.Worsts, r.Randoms = beside(r.Worst, r.Promise, worst), beside(r.Random, r.Promise, results[2][i].inWindow)
 		b.Rows = append(b.Rows, r)
 	}
 	for n, text := range []string{"0", "L", "2 L"} {
-		b.mark(boundsLeft+px(n)*boundsLimit, text)
+		b.Mark(boundsLeft+px(n)*boundsLimit, text)
 	}
 	return b
 }
@@ -178,10 +136,10 @@ func boundsPicture(results [][]result) bounds {
 func hitsWide(hits int) px { return px(hits) * boundsLimit / limit }
 
 // beside is the label at a bar's end, past the line of the promise if that is near.
-func beside(bar rect, promise px, hits int) label {
+func beside(bar chart.Rect, promise px, hits int) chart.Label {
 	x := bar.X + bar.W
 	if promise-x < 700 {
 		x = promise
 	}
-	return label{x + 80, bar.Y + 140, hundredths(hits, limit) + " L"}
+	return chart.Label{X: x + 80, Y: bar.Y + 140, Text: hundredths(hits, limit) + " L"}
 }

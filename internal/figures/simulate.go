@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"time"
 
+	"github.com/envoy-rls/envoy-rls/internal/simulate"
+	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
@@ -29,18 +30,27 @@ var contenders = []contender{
 const exact = 2
 
 // play returns the instants of the hits that a limit admits.
-func play(l limiter.Limit, hits []int64) []int64 {
-	l.Requests, l.Period = limit, time.Second
-	var row limiter.Row
+func play(l limiter.Limit, hits []int64) ([]int64, error) {
+	rule := fmt.Sprintf("unit: second, requests_per_unit: %d, algorithm: %s", limit, l.Algorithm)
+	if l.Algorithm.HasBurst() {
+		rule += fmt.Sprintf(", burst: %d", l.Burst)
+	}
+	rules, problems := descriptors.Compile([]descriptors.File{{
+		Data: fmt.Appendf(nil, "domain: figures\ndescriptors: [{key: hit, rate_limit: {%s}}]", rule),
+	}}, descriptors.Options{})
+	if descriptors.HasErrors(problems) {
+		return nil, fmt.Errorf("the limit of a figure: %v", problems)
+	}
+	set := simulate.NewSet(rules, simulate.Options{Domain: "figures"})
+	request := simulate.Request{Descriptors: [][]descriptors.Entry{{{Key: "hit"}}}}
 	var admitted []int64
-	b := &limiter.Batch{Hits: []limiter.Hit{{Limit: &l, Cost: 1}}, Decisions: make([]limiter.Decision, 1)}
 	for _, at := range hits {
-		limiter.Decide(b, []*limiter.Row{&row}, at)
-		if b.Allowed {
+		request.At = at
+		if !set.Ask(&request).Refused {
 			admitted = append(admitted, at)
 		}
 	}
-	return admitted
+	return admitted, nil
 }
 
 // most returns how many hits the fullest interval of a length holds, and which is its last. An interval leaves
@@ -66,19 +76,22 @@ type result struct {
 }
 
 // measure runs all patterns against all contenders: results by pattern, then contender.
-func measure() [][]result {
+func measure() ([][]result, error) {
 	results := make([][]result, len(patterns))
 	for p, pattern := range patterns {
 		hits := pattern.hits(rand.New(rand.NewPCG(1, uint64(p))))
 		for _, c := range contenders {
-			admitted := play(c.limit, hits)
+			admitted, err := play(c.limit, hits)
+			if err != nil {
+				return nil, err
+			}
 			r := result{admitted: len(admitted)}
 			r.inWindow, _ = most(admitted, window)
 			r.inTwentieth, _ = most(admitted, window/20)
 			results[p] = append(results[p], r)
 		}
 	}
-	return results
+	return results, nil
 }
 
 // hundredths prints a quotient with two digits, in whole numbers.

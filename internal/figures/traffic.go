@@ -3,14 +3,17 @@ package main
 import (
 	"math/rand/v2"
 	"slices"
+	"time"
+
+	"github.com/envoy-rls/envoy-rls/internal/simulate"
 )
 
-// The simulation's limit is 100 hits in a second. Instants are in µs since the Unix epoch.
+// The limit is 100 hits in a second. Instants are in µs since the Unix epoch.
 const (
 	limit   = 100
 	window  = 1_000_000
-	windows = 600
-	start   = 1_800_000_000 * window
+	windows = 100
+	start   = simulate.Begin
 )
 
 // pattern is a kind of traffic: the instants of its hits, in order.
@@ -27,15 +30,10 @@ var patterns = []pattern{
 	{"attack on window edges", attack},
 }
 
-// random is a Poisson process: as many hits as it has on average, each at an instant of its own. Whole numbers
-// are the same on every machine.
-func random(r *rand.Rand, perWindow int) []int64 {
-	hits := make([]int64, perWindow*windows)
-	for i := range hits {
-		hits[i] = start + r.Int64N(windows*window)
-	}
-	slices.Sort(hits)
-	return hits
+// random is as many hits as it has per window on average, at instants that have nothing to do with each other.
+func random(r *rand.Rand, perWindow float64) []int64 {
+	g := simulate.Generator{Shape: simulate.Steady, Rate: perWindow, For: windows * time.Second}
+	return slices.Collect(g.Instants(r))
 }
 
 // bursts are 150 hits within 20 ms, each 1.5 windows after the one before on average.
@@ -51,13 +49,10 @@ func bursts(r *rand.Rand) []int64 {
 }
 
 // attack begins a hundredth of a window before an edge, with just enough hits to use a limit up, and goes on for
-// a window. It rests until nothing of that counts.
-func attack(*rand.Rand) []int64 {
-	var hits []int64
-	for edge := int64(start + 4*window); edge < start+windows*window; edge += 4 * window {
-		hits = append(hits, flood(edge, edge+window)...)
-	}
-	return hits
+// a window. It rests until nothing of that counts. All attacks are alike, so a few are enough.
+func attack(r *rand.Rand) []int64 {
+	g := simulate.Generator{Shape: simulate.BoundaryBurst, Rate: 100 * limit, For: windows * time.Second / 10, Window: time.Second}
+	return slices.Collect(g.Instants(r))
 }
 
 // flood is a hit each ten thousandth of a window from shortly before an edge.
