@@ -30,7 +30,7 @@ type callCommand struct {
 	Descriptor []string    `short:"d" sep:"none" placeholder:"KEY=VALUE,…" help:"A further descriptor; may be given again."`
 	Hits       clientHits  `default:"1" help:"What the request costs; 0 looks, a negative number gives back."`
 	Limit      clientLimit `placeholder:"N/UNIT" help:"A limit that the request brings along, such as 5/minute or 5/15minute."`
-	Repeat     count       `default:"1" help:"Ask this often."`
+	Repeat     positive    `default:"1" help:"Ask this often."`
 	Timeout    duration    `default:"2s" help:"Longest wait for an answer."`
 	JSON       bool        `name:"json" help:"Print each answer as a line of JSON."`
 
@@ -81,7 +81,7 @@ func (c *callCommand) ask(s streams) (over bool, err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := ratelimit.NewRateLimitServiceClient(conn)
-	for i := range max(1, int(c.Repeat)) {
+	for i := range int(c.Repeat) {
 		answer, explained, err := c.once(client, req)
 		if err != nil {
 			return false, c.callFailed(err)

@@ -12,8 +12,8 @@ import (
 // checkCommand checks rules before they are put in force.
 type checkCommand struct {
 	Paths  []string    `arg:"" name:"path" optional:"" help:"Rule files, directories of them, and Kubernetes ConfigMap manifests."`
-	Format checkFormat `default:"text" placeholder:"FORMAT" help:"text, json, or github (annotations)."`
-	JSON   bool        `name:"json" help:"The same as --format=json."`
+	Format checkFormat `xor:"format" default:"text" placeholder:"FORMAT" help:"text, json, or github (annotations)."`
+	JSON   bool        `xor:"format" name:"json" help:"The same as --format=json."`
 	FailOn severity    `default:"error" placeholder:"WHAT" help:"Exit 1 for an error, or for a warning, too."`
 	Merge  bool        `name:"merge-domains" env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
 	Envoy  []string    `sep:"none" placeholder:"FILE" help:"Compare with the rules what an Envoy sends: its bootstrap, route configuration, EnvoyFilter of Istio, or config_dump. Several files are one Envoy's."`

@@ -33,8 +33,8 @@ type counterChoice struct {
 type countersListCommand struct {
 	counterChoice
 
-	Max  count `default:"100" placeholder:"N" help:"At most so many, up to 1000."`
-	JSON bool  `name:"json" help:"Print JSON."`
+	Max  positive `default:"100" placeholder:"N" help:"At most so many, up to 1000."`
+	JSON bool     `name:"json" help:"Print JSON."`
 
 	fleet `set:"patience=70s"`
 }

@@ -268,7 +268,7 @@ func (p *settingProblems) mappers() kong.Option {
 		}),
 	}
 	for _, v := range append(simulateValues(),
-		port(0), count(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), redisKind(""), logLevel(0),
+		port(0), count(0), positive(0), duration(0), timeout(0), byteSize(0), cacheSize(0), ratio(0), compatMode(""), storeKind(""), socketType(""), redisKind(""), logLevel(0),
 		algorithm(0), failurePolicy(0), localShare(0), clientHits{}, clientLimit{}, checkFormat(""), severity(""), shell(""),
 		protocol(""), interval(0), tags{}, otlpProtocol(""), part(0), fileMode(0),
 		configType(""), keyFormat(""), equalPairs{}, colonPairs{}, decisionLogKind(""), decisionSample{}, topRows(0),

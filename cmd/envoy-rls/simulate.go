@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/envoy-rls/envoy-rls/internal/accesslog"
 	"github.com/envoy-rls/envoy-rls/internal/simulate"
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
@@ -32,7 +34,7 @@ type simulateCommand struct {
 	Traffic simulateTraffic `embed:""`
 	Service simulateService `embed:""`
 
-	Top      count      `default:"10" help:"How many of those who are refused most are named."`
+	Top      positive   `default:"10" help:"How many of those who are refused most are named."`
 	Redact   bool       `help:"Number values instead of showing them."`
 	JSON     bool       `name:"json" help:"Print the report as JSON."`
 	Plot     string     `placeholder:"FILE" help:"Draw, as SVG, what is admitted of the counter that refuses most."`
@@ -44,7 +46,7 @@ type simulateTraffic struct {
 	Generate shape    `placeholder:"SHAPE" help:"Make traffic up: steady, boundary-burst, abuser or diurnal. Its field is {value}."`
 	Rate     rate     `default:"10" help:"Requests a second."`
 	For      duration `default:"1h" help:"How long it goes on."`
-	Values   count    `default:"1" help:"How many values there are."`
+	Values   positive `default:"1" help:"How many values there are."`
 	Seed     count    `default:"1" help:"Another one makes other traffic."`
 	Window   duration `default:"1m" help:"Of boundary-burst: the period of the limit."`
 }
@@ -68,6 +70,17 @@ func (simulateCommand) Help() string {
   envoy-rls simulate --generate abuser --rate 100 --values 50 --rules config/ -d "user={value}" --plot out.svg
 
 Exit status: 0 it was simulated, 1 more than --fail-over is refused, 2 it could not be simulated.`
+}
+
+// Validate refuses what says how traffic is made up where it is that of a log.
+func (c *simulateCommand) Validate(k *kong.Context) error {
+	made := []string{"rate", "for", "values", "seed", "window"}
+	for _, at := range k.Path {
+		if c.Traffic.Generate == "" && at.Flag != nil && slices.Contains(made, at.Flag.Name) {
+			return fmt.Errorf("--%s is for traffic that is made up, by --generate", at.Flag.Name)
+		}
+	}
+	return nil
 }
 
 // Run implements the command.
@@ -105,7 +118,7 @@ func (c *simulateCommand) simulate(s streams) (*simulationReport, error) {
 		sets = append(sets, sim.set(rules))
 	}
 	progress := newProgress(s.err, sim)
-	run := simulate.Run{Traffic: sim.traffic, Sets: sets, Top: max(int(c.Top), 1), Progress: progress.show}
+	run := simulate.Run{Traffic: sim.traffic, Sets: sets, Top: int(c.Top), Progress: progress.show}
 	result, err := run.Do()
 	progress.clear()
 	switch {
@@ -156,7 +169,7 @@ func (sim *simulation) source(m *simulate.Mapping) error {
 	case c.Traffic.Generate != "":
 		g := simulate.Generator{
 			Shape: simulate.Shape(c.Traffic.Generate), Rate: float64(c.Traffic.Rate), For: time.Duration(c.Traffic.For),
-			Values: max(int(c.Traffic.Values), 1), Seed: uint64(c.Traffic.Seed), Window: time.Duration(c.Traffic.Window), Mapping: m,
+			Values: int(c.Traffic.Values), Seed: uint64(c.Traffic.Seed), Window: time.Duration(c.Traffic.Window), Mapping: m,
 		}
 		sim.traffic = &g
 		return g.Check()

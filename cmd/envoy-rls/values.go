@@ -17,6 +17,7 @@ import (
 type (
 	port          uint16
 	count         int
+	positive      int // a count of 1 or more
 	duration      time.Duration
 	timeout       time.Duration // 0 is auto
 	byteSize      int
@@ -54,6 +55,14 @@ func (c *count) UnmarshalText(text []byte) error {
 		return errors.New("want a number from 0 to 65535")
 	}
 	*c = count(n)
+	return nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *positive) UnmarshalText(text []byte) error {
+	if (*count)(p).UnmarshalText(text) != nil || *p == 0 {
+		return errors.New("want a number from 1 to 65535")
+	}
 	return nil
 }
 

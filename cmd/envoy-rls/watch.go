@@ -192,6 +192,10 @@ func empty(rules *descriptors.Ruleset) bool {
 // ends, or with an error if the store has not answered for as long as the settings grant it at the start.
 func (srv *server) watchStore(ctx context.Context) error {
 	if srv.redis == nil {
+		if srv.settings.Redis != "" && srv.settings.Compat == "" {
+			srv.log.Warn("Redis is not used, although it has an address: the store is to be memory",
+				"mend", "drop --store (STORE, BACKEND_TYPE), or --redis (REDIS_URL)")
+		}
 		srv.log.Info("store ready", "store", "memory",
 			"hint", "one process only; --redis redis://host:6379 shares counts")
 		return nil

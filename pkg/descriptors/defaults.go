@@ -73,25 +73,25 @@ type defaultsOf struct {
 	globs    []globDefaults
 }
 
+// globDefaults are what a file without rules says of the domains that match.
 type globDefaults struct {
 	wildcard
-	partialDefaults
-	keys map[string]*preparation
+	of *spec
 }
 
 func (o *defaultsOf) add(s *spec) {
 	for _, glob := range s.domains {
-		o.globs = append(o.globs, globDefaults{newWildcard(glob), s.defaults, s.keys})
+		o.globs = append(o.globs, globDefaults{newWildcard(glob), s})
 	}
 	slices.SortStableFunc(o.globs, func(a, b globDefaults) int { return compareWildcards(a.wildcard, b.wildcard) })
 }
 
-// domain is what the most specific glob that matches a domain says, over the settings, and how values are prepared there.
-func (o *defaultsOf) domain(name string) (Defaults, map[string]*preparation) {
+// domain is what the most specific glob that matches a domain says. It says nothing where none does.
+func (o *defaultsOf) domain(name string) *spec {
 	for i := range o.globs {
 		if g := &o.globs[i]; g.matches(name) {
-			return g.over(o.settings), g.keys
+			return g.of
 		}
 	}
-	return o.settings, nil
+	return &spec{}
 }

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -160,10 +161,11 @@ func (r *reader) read(data []byte, of defaultsOf) *spec {
 	if s.domains != nil {
 		return s
 	}
-	base, keys := of.domain(s.domain)
-	r.base, r.keys = s.defaults.over(base), map[string]*preparation{}
-	maps.Copy(r.keys, keys)
+	others := of.domain(s.domain)
+	r.base, r.keys = s.defaults.over(others.defaults.over(of.settings)), map[string]*preparation{}
+	maps.Copy(r.keys, others.keys)
 	maps.Copy(r.keys, s.keys)
+	s.partition = cmp.Or(s.partition, others.partition)
 	if s.list != nil {
 		s.children = r.descriptors(s.list, s.domain, 1)
 	}

@@ -191,6 +191,24 @@ func TestFilesWithoutRulesPrepareTheValuesOfOthers(t *testing.T) {
 	}
 }
 
+func TestFilesWithoutRulesPartitionTheCountersOfOthers(t *testing.T) {
+	files := []descriptors.File{
+		{Name: "a.yaml", Generated: true, Data: []byte("domain: prod/web")},
+		{Name: "b.yaml", Data: []byte("domain: prod/own\npartition_by: user")},
+		{Name: "c.yaml", Data: []byte("domain: test")},
+		{Name: "d.yaml", Data: []byte("domains: [\"prod/*\"]\npartition_by: tenant")},
+	}
+	rules, problems := descriptors.Compile(files, descriptors.Options{})
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	for domain, want := range map[string]string{"prod/web": "acme", "prod/own": "ann", "test": ""} {
+		if got := rules.Domain(domain).Partition(entries("tenant=acme user=ann")); got != want {
+			t.Errorf("%s: %q, want %q", domain, got, want)
+		}
+	}
+}
+
 func TestTheFirstWildcardOfAFileWinsWhereAsked(t *testing.T) {
 	domain := compile(t, descriptors.Options{FileOrder: true}, matchRules).Domain("d")
 	if r := domain.Match(entries("path=/api/admin/x")); r.Path != "d.path_/api/*" {
