@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -39,11 +40,34 @@ func newCensus(s *settings, redis *redisstore.Store, rules func() string) *censu
 		c.ask = func(context.Context) (int, error) { return int(s.Replicas), nil }
 	case s.Peers != "":
 		c.ask = func(ctx context.Context) (int, error) {
-			addresses, err := net.DefaultResolver.LookupHost(ctx, s.Peers)
+			addresses, err := replicasAt(ctx, s.Peers)
 			return len(addresses), err
 		}
 	}
 	return c
+}
+
+// replicasAt is the address of each replica that a name stands for, as a headless Service's does.
+func replicasAt(ctx context.Context, name string) ([]netip.Addr, error) {
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	return ofOneVersion(all), err
+}
+
+// ofOneVersion leaves out the addresses of the IP version that has fewer, or as many in IPv6: where there are both, replicas
+// have one of each, and would be met twice.
+func ofOneVersion(all []netip.Addr) []netip.Addr {
+	var four, six []netip.Addr
+	for _, a := range all {
+		if a = a.Unmap(); a.Is4() {
+			four = append(four, a)
+		} else {
+			six = append(six, a)
+		}
+	}
+	if len(six) > len(four) {
+		return six
+	}
+	return four
 }
 
 // count is how many replicas there are, as far as is known: at least 1.

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
@@ -8,6 +11,23 @@ import (
 )
 
 func noRulesYet() string { return "" }
+
+func TestAReplicaWithAnAddressOfEachIPVersionIsOne(t *testing.T) {
+	for all, want := range map[string]string{
+		"10.0.0.1 10.0.0.2":                        "10.0.0.1 10.0.0.2",
+		"fd00::1 fd00::2":                          "fd00::1 fd00::2",
+		"fd00::1 10.0.0.1 fd00::2 ::ffff:10.0.0.2": "10.0.0.1 10.0.0.2",
+		"10.0.0.1 fd00::1 fd00::2":                 "fd00::1 fd00::2",
+	} {
+		var addresses []netip.Addr
+		for _, a := range strings.Fields(all) {
+			addresses = append(addresses, netip.MustParseAddr(a))
+		}
+		if got := strings.Trim(fmt.Sprint(ofOneVersion(addresses)), "[]"); got != want {
+			t.Errorf("%s: %s, want %s", all, got, want)
+		}
+	}
+}
 
 func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 	r := proctest.StartRedis(t)
@@ -27,18 +47,18 @@ func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 		c.update(t.Context())
 	}
 	for _, c := range []struct {
-		name     string
-		census   *census
-		min, max int
+		name   string
+		census *census
+		want   int
 	}{
-		{"given", newCensus(&settings{Replicas: 7}, nil, noRulesYet), 7, 7},
-		{"by heartbeats", beating[2], 3, 3},
-		{"by DNS", newCensus(&settings{Peers: "localhost"}, nil, noRulesYet), 1, 2},
-		{"by a name that has no address", newCensus(&settings{Peers: "nobody.invalid"}, nil, noRulesYet), 1, 1},
+		{"given", newCensus(&settings{Replicas: 7}, nil, noRulesYet), 7},
+		{"by heartbeats", beating[2], 3},
+		{"by DNS", newCensus(&settings{Peers: "localhost"}, nil, noRulesYet), 1},
+		{"by a name that has no address", newCensus(&settings{Peers: "nobody.invalid"}, nil, noRulesYet), 1},
 	} {
 		c.census.update(t.Context())
-		if n := c.census.count(); n < c.min || n > c.max {
-			t.Errorf("%s: %d replicas", c.name, n)
+		if n := c.census.count(); n != c.want {
+			t.Errorf("%s: %d replicas, want %d", c.name, n, c.want)
 		}
 	}
 	r.Kill()

@@ -62,12 +62,12 @@ func (f *fleet) replicas(ctx context.Context) (bases []string, lost []adminReply
 		if err != nil || host == "" || notPort(port) {
 			return nil, nil, fmt.Errorf("--fleet is %q: want name:port, or the host:port of each replica with commas between", place)
 		}
-		addresses, err := net.DefaultResolver.LookupHost(ctx, host)
+		addresses, err := replicasAt(ctx, host)
 		if err != nil {
 			lost = append(lost, adminReply{Replica: place, Err: err})
 		}
 		for _, a := range addresses {
-			bases = append(bases, "http://"+net.JoinHostPort(a, port))
+			bases = append(bases, "http://"+net.JoinHostPort(a.String(), port))
 		}
 	}
 	slices.Sort(bases)
