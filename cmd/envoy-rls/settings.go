@@ -48,7 +48,7 @@ type settings struct {
 	RedisAuthFile   string     `env:"REDIS_AUTH_FILE" placeholder:"FILE" help:"Holds the same, and is read for every connection."`
 
 	RedisSentinelAuth     string   `env:"REDIS_SENTINEL_AUTH" placeholder:"USER:PASSWORD" help:"For sentinels."`
-	RedisSentinelAuthFile string   `env:"REDIS_SENTINEL_AUTH_FILE" placeholder:"FILE" help:"Holds the same; it is read at the start."`
+	RedisSentinelAuthFile string   `env:"REDIS_SENTINEL_AUTH_FILE" placeholder:"FILE" help:"Holds the same, and is read for every connection."`
 	RedisPoolSize         count    `env:"REDIS_POOL_SIZE" default:"0" placeholder:"N" help:"Connections to a server; 0 is ten for each CPU."`
 	RedisConnMaxLifetime  duration `env:"REDIS_CONN_MAX_LIFETIME" default:"0s" help:"Connections that are older are opened anew; 0 is never."`
 	RedisInFlight         count    `env:"REDIS_IN_FLIGHT" default:"0" placeholder:"N" help:"Script calls under way at once; 0 is 1, or up to 4 over a slow network."`

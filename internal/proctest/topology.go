@@ -149,7 +149,7 @@ func StartRedisSentinels(t testing.TB, replicas int) *RedisSentinels {
 	}
 	AwaitReplicas(t, s.Replicas...)
 	for range 3 {
-		s.Sentinels = append(s.Sentinels, startSentinel(t, port))
+		s.Sentinels = append(s.Sentinels, startSentinel(t, port, 2))
 	}
 	Eventually(t, "the sentinels know each other and the replicas", func() bool {
 		for _, sentinel := range s.Sentinels {
@@ -165,16 +165,25 @@ func StartRedisSentinels(t testing.TB, replicas int) *RedisSentinels {
 	return s
 }
 
-func startSentinel(t testing.TB, masterPort string) *Redis {
+// StartSentinel starts one sentinel that watches a master under the name mymaster, with further lines of its configuration.
+// It is there at once.
+func StartSentinel(t testing.TB, master *Redis, lines ...string) *Redis {
+	t.Helper()
+	_, port, _ := strings.Cut(master.Addr, ":")
+	return startSentinel(t, port, 1, lines...)
+}
+
+func startSentinel(t testing.TB, masterPort string, quorum int, lines ...string) *Redis {
 	t.Helper()
 	port := FreePort(t)
 	config := filepath.Join(t.TempDir(), "sentinel.conf")
 	must(t, os.WriteFile(config, fmt.Appendf(nil, `port %d
 bind 127.0.0.1
-sentinel monitor mymaster 127.0.0.1 %s 2
+sentinel monitor mymaster 127.0.0.1 %s %d
 sentinel down-after-milliseconds mymaster 1000
 sentinel failover-timeout mymaster 5000
-`, port, masterPort), 0o600))
+%s
+`, port, masterPort, quorum, strings.Join(lines, "\n")), 0o600))
 	s := &Redis{
 		Process: Start(t, nil, find(t, "REDIS_SERVER_BIN", "redis-server"), config, "--sentinel"),
 		Addr:    fmt.Sprintf("127.0.0.1:%d", port),

@@ -32,7 +32,7 @@ type Options struct {
 	Auth string
 	// AuthFile holds the same, is read for every connection, and wins over Auth.
 	AuthFile string
-	// SentinelAuth is the same for sentinels, and SentinelFile, which wins over it, holds that. It is read by Open.
+	// SentinelAuth and SentinelFile are the same for sentinels.
 	SentinelAuth, SentinelFile string
 	// TLS secures connections, also those to sentinels.
 	TLS TLS

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 	"github.com/envoy-rls/envoy-rls/pkg/certs"
 )
@@ -84,32 +86,57 @@ func TestCertificatesAreReadForEachConnection(t *testing.T) {
 	proctest.Eventually(t, "the new certificate is used", func() bool { return s.Check(t.Context()) == nil })
 }
 
-// TestPasswordsAreReadForEachConnection changes a password, while the server drops the connections it has.
+// TestPasswordsAreReadForEachConnection changes a password, of a server or of its sentinel, which drops the connections it has.
 func TestPasswordsAreReadForEachConnection(t *testing.T) {
 	ctx := context.Background()
 	r := proctest.StartRedis(t)
-	admin := r.Client()
+	sentinel := proctest.StartSentinel(t, r)
 	file := filepath.Join(t.TempDir(), "password")
-	set := func(password string) {
-		if err := os.WriteFile(file, []byte("limiter:"+password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.ACLSetUser(ctx, "limiter", "on", "resetpass", ">"+password, "~*", "+@all").Err(); err != nil {
-			t.Fatal(err)
-		}
+	for name, c := range map[string]struct {
+		asked *proctest.Redis
+		o     Options
+	}{
+		"a server":   {r, Options{Address: r.Addr, AuthFile: file}},
+		"a sentinel": {sentinel, Options{Address: "redis+sentinel://" + sentinel.Addr + "/mymaster", SentinelFile: file}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admin := c.asked.Client()
+			set := func(password string) {
+				t.Helper()
+				if err := os.WriteFile(file, []byte("limiter:"+password+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := admin.ACLSetUser(ctx, "limiter", "on", "resetpass", ">"+password, "~*", "&*", "+@all").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			drop := func(r *redis.Client, filter ...string) (connections int64) {
+				t.Helper()
+				n, err := r.ClientKillByFilter(ctx, filter...).Result()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return n
+			}
+			c.o.Prefix, c.o.Timeout = "p:", 5*time.Second
+			set("first")
+			s, err := Open(c.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = s.Close() }()
+			decide(t, s, "a", 1)
+			set("second")
+			if drop(admin, "USER", "limiter") == 0 {
+				t.Error("the password was not used")
+			}
+			drop(r.Client(), "TYPE", "normal")
+			proctest.Eventually(t, "the new password is used", func() bool { return s.Decide(ctx, batch("a", 0)) == nil })
+			if drop(admin, "USER", "limiter") == 0 {
+				t.Error("there is no connection by the new password")
+			}
+		})
 	}
-	set("first")
-	s, err := Open(Options{Address: r.Addr, AuthFile: file, Prefix: "p:", Timeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	decide(t, s, "a", 1)
-	set("second")
-	if err := admin.Do(ctx, "CLIENT", "KILL", "USER", "limiter").Err(); err != nil {
-		t.Fatal(err)
-	}
-	proctest.Eventually(t, "the new password is used", func() bool { return s.Decide(ctx, batch("a", 0)) == nil })
 }
 
 // TestTheDocumentedPermissionsAreEnough has a user do all that a store does, with the rules of docs/redis.md.

@@ -70,11 +70,6 @@ func (o Options) target() (*target, error) {
 		return nil, errors.New("a cluster can't count under the replaced service's keys: they have no hash tags, so those of a " +
 			"request lie in several slots, where no script can decide them together; keep the key format envoy-rls, with which counters begin anew")
 	}
-	if o.SentinelFile != "" {
-		if o.SentinelAuth, err = readSecret(o.SentinelFile); err != nil {
-			return nil, err
-		}
-	}
 	if t.tls = t.tls || o.TLS.On; t.tls {
 		_, err = o.TLS.config("")
 	}
@@ -208,14 +203,7 @@ func (t *target) open() (redis.UniversalClient, *nodes) {
 	dial := newDialer(t).dial
 	switch t.kind {
 	case Sentinel:
-		username, password := splitAuth(o.SentinelAuth)
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			MasterName: t.master, SentinelAddrs: t.addrs, SentinelUsername: username, SentinelPassword: password,
-			DB: t.db, CredentialsProviderContext: t.credentials, Dialer: dial, DialTimeout: o.DialTimeout, PoolSize: o.PoolSize,
-			ConnMaxLifetime: o.ConnMaxLifetime,
-			// What follows has its reasons in single.
-			MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true, Protocol: protocol,
-		}), nil
+		return t.failover(dial), nil
 	case Cluster:
 		n := &nodes{clients: map[string]*redis.Client{}}
 		n.cluster = redis.NewClusterClient(&redis.ClusterOptions{
@@ -255,14 +243,20 @@ func noNotifications() *maintnotifications.Config {
 
 // credentials are read for every connection, so that they can be changed without a restart.
 func (t *target) credentials(context.Context) (username, password string, err error) {
-	username, password = t.username, t.password
-	if t.options.AuthFile != "" {
-		auth, err := readSecret(t.options.AuthFile)
-		if err != nil {
+	if t.options.AuthFile == "" {
+		return t.username, t.password, nil
+	}
+	return credentials("", t.options.AuthFile)
+}
+
+// credentials are those of a file now, or without one those given.
+func credentials(auth, file string) (username, password string, err error) {
+	if file != "" {
+		if auth, err = readSecret(file); err != nil {
 			return "", "", err
 		}
-		username, password = splitAuth(auth)
 	}
+	username, password = splitAuth(auth)
 	return username, password, nil
 }
 
