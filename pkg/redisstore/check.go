@@ -34,7 +34,7 @@ return 'ok'`
 // server answered that it can't, and any other if it didn't answer.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("redis: PING: %w", refusal("PING", err))
+		return fmt.Errorf("redis: PING: %w", s.target.pingRefusal(ctx, err))
 	}
 	if err := s.checkMode(ctx); err != nil {
 		return fmt.Errorf("redis: %w", err)
@@ -62,7 +62,7 @@ func (s *Store) checkMode(ctx context.Context) error {
 	switch mode := s.info(ctx, "server", "redis_mode"); {
 	case mode == "sentinel":
 		return &Unsupported{"it is a sentinel; write redis+sentinel://host:26379/master"}
-	case mode == "cluster" && !s.cluster:
+	case mode == "cluster" && s.target.kind != Cluster:
 		return &Unsupported{"it is a node of a cluster; write redis+cluster://host:port,host:port"}
 	}
 	return nil
@@ -111,10 +111,16 @@ func refusal(what string, err error) error {
 	switch {
 	case !errors.As(err, &answer) || passing(err):
 		return err
-	case strings.Contains(err.Error(), "cluster support disabled"):
-		return &Unsupported{"it is no cluster; write redis://host:port"}
+	case strings.Contains(err.Error(), "cluster support disabled"), unknown(err, "cluster"):
+		return &Unsupported{"it is no cluster; write redis://host:port, or redis+sentinel://host:26379/master of sentinels"}
 	}
 	return &Unsupported{fmt.Sprintf("it refuses %s: %s", what, err)}
+}
+
+// unknown tells whether a server doesn't know a command.
+func unknown(err error, command string) bool {
+	_, rest, found := strings.Cut(err.Error(), "unknown command ")
+	return found && strings.HasPrefix(strings.TrimLeft(rest, "'`"), command)
 }
 
 // passing tells whether a server's error will go away by itself.

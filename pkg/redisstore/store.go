@@ -21,10 +21,9 @@ import (
 // Store is a limiter.Store. Any number of goroutines may use it. Close it when it is no longer needed.
 type Store struct {
 	*server
-	address string
-	cluster bool
-	lanes   []*lane
-	parts   *parts.Store // over the lanes, if there are several
+	target *target
+	lanes  []*lane
+	parts  *parts.Store // over the lanes, if there are several
 
 	marked atomic.Bool // a Check has left its mark
 	lost   atomic.Bool // a later one has found it gone, which Mark tells of
@@ -62,7 +61,7 @@ func Open(o Options) (*Store, error) {
 	if tags == 0 && t.kind == Cluster {
 		tags = clusterTags
 	}
-	s := &Store{address: t.String(), cluster: t.kind == Cluster, server: &server{
+	s := &Store{target: t, server: &server{
 		hash:     redis.NewScript(script).Hash(),
 		text:     script,
 		untagged: o.Prefix,
@@ -82,7 +81,7 @@ func Open(o Options) (*Store, error) {
 
 // openLanes makes one lane, or in a cluster one for each tag: what has a tag is on one node.
 func (s *Store) openLanes(changed func(lane string, state BreakerState, cause error)) {
-	if !s.cluster {
+	if s.target.kind != Cluster {
 		s.lanes = []*lane{newLane(s.server, allTags, changed)}
 		return
 	}
@@ -151,4 +150,4 @@ func (s *Store) Decide(ctx context.Context, b *limiter.Batch) error {
 }
 
 // Address is where the server is, without secrets.
-func (s *Store) Address() string { return s.address }
+func (s *Store) Address() string { return s.target.String() }

@@ -176,12 +176,19 @@ func TestSentinelsTellOfANewMaster(t *testing.T) {
 }
 
 func TestServersSetUpOtherwiseAreNamed(t *testing.T) {
-	single, cluster, sentinels := proctest.StartRedis(t), proctest.StartRedisCluster(t, 1, false), proctest.StartRedisSentinels(t, 0)
+	single, cluster := proctest.StartRedis(t), proctest.StartRedisCluster(t, 1, false)
+	sentinel, closed := proctest.StartSentinel(t, single), proctest.StartSentinel(t, single, "requirepass secret")
 	for _, c := range []struct{ url, want string }{
 		{single.URL(), ""},
 		{"redis+cluster://" + single.Addr, "it is no cluster; write redis://host:port"},
 		{"redis://" + cluster.Masters[0].Addr, "it is a node of a cluster; write redis+cluster://"},
-		{"redis://" + sentinels.Sentinels[0].Addr, "it is a sentinel; write redis+sentinel://"},
+		{"redis://" + sentinel.Addr, "it is a sentinel; write redis+sentinel://"},
+		{"redis+cluster://" + sentinel.Addr, "it is no cluster; write redis://host:port, or redis+sentinel://"},
+		{"redis+sentinel://" + sentinel.Addr + "/mymaster", ""},
+		{"redis+sentinel://" + sentinel.Addr + "/master", `the sentinels know no master "master"; they know mymaster`},
+		{"redis+sentinel://" + single.Addr + "/mymaster", "it is no sentinel; write redis://host:port, or redis+cluster://"},
+		{"redis+sentinel://" + cluster.Masters[0].Addr + "/mymaster", "it is no sentinel; write redis://host:port, or redis+cluster://"},
+		{"redis+sentinel://" + closed.Addr + "/mymaster", "the sentinels refuse to tell the master: NOAUTH"},
 	} {
 		err := openURL(t, c.url).Check(t.Context())
 		var refuses *Unsupported
