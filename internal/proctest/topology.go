@@ -20,14 +20,14 @@ type RedisCluster struct {
 }
 
 // StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted. A master that
-// is gone takes nothing but its own slots with it.
-func StartRedisCluster(t testing.TB, masters int, withReplicas bool) *RedisCluster {
+// is gone takes nothing but its own slots with it. Further options are those of each node.
+func StartRedisCluster(t testing.TB, masters int, withReplicas bool, options ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
 	for range masters {
-		c.Masters = append(c.Masters, startNode(t))
+		c.Masters = append(c.Masters, startNode(t, options...))
 		if withReplicas {
-			c.Replicas = append(c.Replicas, startNode(t))
+			c.Replicas = append(c.Replicas, startNode(t, options...))
 		}
 	}
 	ctx, first := context.Background(), c.Masters[0]
@@ -61,10 +61,12 @@ func AwaitReplicas(t testing.TB, replicas ...*Redis) {
 	})
 }
 
-func startNode(t testing.TB) *Redis {
+func startNode(t testing.TB, options ...string) *Redis {
 	t.Helper()
-	return StartRedis(t, "--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-node-timeout", "1000",
-		"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no")
+	return StartRedis(t, append([]string{
+		"--cluster-enabled", "yes", "--cluster-port", fmt.Sprint(FreePort(t)), "--cluster-node-timeout", "1000",
+		"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no",
+	}, options...)...)
 }
 
 func (r *Redis) meet(other *Redis) {
@@ -165,11 +167,11 @@ func StartRedisSentinels(t testing.TB, replicas int) *RedisSentinels {
 	return s
 }
 
-// StartSentinel starts one sentinel that watches a master under the name mymaster, with further lines of its configuration.
-// It is there at once.
-func StartSentinel(t testing.TB, master *Redis, lines ...string) *Redis {
+// StartSentinel starts one sentinel that watches the master at an address under the name mymaster, with further lines of
+// its configuration. It is there at once.
+func StartSentinel(t testing.TB, master string, lines ...string) *Redis {
 	t.Helper()
-	_, port, _ := strings.Cut(master.Addr, ":")
+	_, port, _ := strings.Cut(master, ":")
 	return startSentinel(t, port, 1, lines...)
 }
 

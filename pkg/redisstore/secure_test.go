@@ -90,7 +90,7 @@ func TestCertificatesAreReadForEachConnection(t *testing.T) {
 func TestPasswordsAreReadForEachConnection(t *testing.T) {
 	ctx := context.Background()
 	r := proctest.StartRedis(t)
-	sentinel := proctest.StartSentinel(t, r)
+	sentinel := proctest.StartSentinel(t, r.Addr)
 	file := filepath.Join(t.TempDir(), "password")
 	for name, c := range map[string]struct {
 		asked *proctest.Redis

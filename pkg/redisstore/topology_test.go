@@ -177,7 +177,7 @@ func TestSentinelsTellOfANewMaster(t *testing.T) {
 
 func TestServersSetUpOtherwiseAreNamed(t *testing.T) {
 	single, cluster := proctest.StartRedis(t), proctest.StartRedisCluster(t, 1, false)
-	sentinel, closed := proctest.StartSentinel(t, single), proctest.StartSentinel(t, single, "requirepass secret")
+	sentinel, closed := proctest.StartSentinel(t, single.Addr), proctest.StartSentinel(t, single.Addr, "requirepass secret")
 	for _, c := range []struct{ url, want string }{
 		{single.URL(), ""},
 		{"redis+cluster://" + single.Addr, "it is no cluster; write redis://host:port"},
