@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -34,7 +35,8 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // dialer opens connections, not too many at a time to a server: one that is gone, and tried again and again, must not hold
 // up those to others. Any number of goroutines may use it.
 type dialer struct {
-	tls     *TLS // nil: none
+	tls     *TLS   // nil: none
+	host    string // of a node that doesn't know its own: the only one of its cluster
 	timeout time.Duration
 
 	mu     sync.Mutex
@@ -46,11 +48,17 @@ func newDialer(t *target) *dialer {
 	if t.tls {
 		d.tls = &t.options.TLS
 	}
+	if t.kind == Cluster {
+		d.host, _, _ = net.SplitHostPort(t.addrs[0])
+	}
 	return d
 }
 
 // dial waits for its turn, if ctx grants the time.
 func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if port, noHost := strings.CutPrefix(addr, ":"); noHost {
+		addr = net.JoinHostPort(d.host, port)
+	}
 	if limit := d.limit(addr); !limit.Allow() {
 		if limit.Wait(ctx) != nil {
 			return nil, errManyDials

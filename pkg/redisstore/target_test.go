@@ -15,7 +15,7 @@ import (
 )
 
 // TestServersAreReachedInEachWay has a server with a socket and TLS, two sentinels with a password of their own, of which one
-// has TLS and knows the server by it, and a cluster with a password and TLS.
+// has TLS and knows the server by it, and a cluster with a password and TLS, whose only node doesn't know its own host.
 func TestServersAreReachedInEachWay(t *testing.T) {
 	a := proctest.NewAuthority(t)
 	a.Sign("server")
@@ -51,6 +51,7 @@ func TestServersAreReachedInEachWay(t *testing.T) {
 		{Options{Address: "rediss+sentinel://127.0.0.1:" + sentinelByTLS + "/mymaster", TLS: trust, SentinelAuth: "secret"}, 0},
 		{Options{Address: node.Addr + "," + node.Addr, Kind: Cluster, Auth: "secret"}, 0},
 		{Options{Address: "redis+cluster://:secret@" + node.Addr}, 0},
+		{Options{Address: "rediss+cluster://:secret@127.0.0.1:" + nodeByTLS, TLS: trust}, 0},
 	} {
 		c.o.Prefix, c.o.Timeout = fmt.Sprint(i, ":"), 5*time.Second
 		s, err := Open(c.o)
