@@ -110,14 +110,22 @@ func (c *RedisCluster) Client() *redis.ClusterClient {
 	return client
 }
 
-// MoveSlot moves a slot from one master to another, key by key, as redis-cli does.
-func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *Redis) {
+// BeginMove begins to move a slot from one master to another, and leaves its keys where they are.
+func (c *RedisCluster) BeginMove(t testing.TB, slot int, from, to *Redis) {
 	t.Helper()
 	ctx := context.Background()
 	source, target := from.Client(), to.Client()
-	sourceID, targetID := source.ClusterMyID(ctx).Val(), target.ClusterMyID(ctx).Val()
-	must(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", sourceID).Err())
-	must(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", targetID).Err())
+	must(t, target.Do(ctx, "CLUSTER", "SETSLOT", slot, "IMPORTING", source.ClusterMyID(ctx).Val()).Err())
+	must(t, source.Do(ctx, "CLUSTER", "SETSLOT", slot, "MIGRATING", target.ClusterMyID(ctx).Val()).Err())
+}
+
+// MoveSlot moves a slot from one master to another, key by key, as redis-cli does, also if that has begun.
+func (c *RedisCluster) MoveSlot(t testing.TB, slot int, from, to *Redis) {
+	t.Helper()
+	c.BeginMove(t, slot, from, to)
+	ctx := context.Background()
+	source, target := from.Client(), to.Client()
+	targetID := target.ClusterMyID(ctx).Val()
 	_, port, _ := strings.Cut(to.Addr, ":")
 	for {
 		keys := source.ClusterGetKeysInSlot(ctx, slot, 10).Val()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 	"github.com/envoy-rls/envoy-rls/pkg/certs"
+	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
 // startSecure starts a server that speaks TLS only, with the authority's certificate of a name.
@@ -139,27 +141,83 @@ func TestPasswordsAreReadForEachConnection(t *testing.T) {
 	}
 }
 
-// TestTheDocumentedPermissionsAreEnough has a user do all that a store does, with the rules of docs/redis.md.
-func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+// documented are the rules of docs/redis.md for a user of a server, and what it needs beyond them in a cluster, for looking for
+// counters, and for another database than the first.
+func documented(t *testing.T) (server, cluster, sweep, database []string) {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(proctest.Root(), "docs", "redis.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, line, _ := strings.Cut(string(text), "\nACL SETUSER limiter ")
-	line, _, _ = strings.Cut(line, "\n\x60\x60\x60")
-	rules := strings.Fields(strings.ReplaceAll(line, "\\", " "))
-	if len(rules) < 5 {
-		t.Fatalf("the document gives the rules %q", rules)
+	rules := func(begin, end string) []string {
+		_, rest, _ := strings.Cut(string(text), begin)
+		line, _, found := strings.Cut(rest, end)
+		if !found {
+			t.Fatalf("the document has nothing between %q and %q", begin, end)
+		}
+		return strings.Fields(strings.ReplaceAll(line, "\\", " "))
 	}
-	r := proctest.StartRedis(t)
-	if err := r.Client().ACLSetUser(t.Context(), "limiter", rules...).Err(); err != nil {
-		t.Fatal(err)
+	return rules("\nACL SETUSER limiter ", "\n```"), rules("In a cluster also `", "`"), rules("by rule also `", "`"), rules("than 0 also `", "`")
+}
+
+// TestTheDocumentedPermissionsAreEnough has a user do all that a store does, with the rules of docs/redis.md, for which it
+// needs each of them.
+func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
+	server, inCluster, sweep, database := documented(t)
+	single, cluster := proctest.StartRedis(t), proctest.StartRedisCluster(t, 2, false)
+	for url, c := range map[string]struct {
+		servers []*proctest.Redis
+		rules   []string
+	}{
+		single.URL():        {[]*proctest.Redis{single}, server},
+		single.URL() + "/1": {[]*proctest.Redis{single}, slices.Concat(server, database)},
+		cluster.URL():       {cluster.Masters, slices.Concat(server, inCluster)},
+	} {
+		permit := func(rules ...string) {
+			t.Helper()
+			for _, r := range c.servers {
+				if err := r.Client().ACLSetUser(t.Context(), "limiter", rules...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		permit(append([]string{"reset"}, c.rules...)...)
+		s, err := Open(Options{Address: url, Auth: "limiter:secret", Prefix: "rls:", Timeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		useAll(t, s)
+		if s.target.kind == Cluster {
+			slot, from, to := move(cluster, s.prefixes[0])
+			cluster.BeginMove(t, slot, from, to)
+			useAll(t, s)
+			cluster.MoveSlot(t, slot, from, to)
+			useAll(t, s)
+		}
+		all := func(string) (drop, more bool) { return true, true }
+		if err := s.Sweep(t.Context(), "1", all); err == nil {
+			t.Error("counters are looked for without permission")
+		}
+		permit(sweep...)
+		if err := s.Sweep(t.Context(), "1", all); err != nil {
+			t.Error(err)
+		}
 	}
-	s, err := Open(Options{Address: r.Addr, Auth: "limiter:secret", Prefix: "rls:", Timeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
+	used := ""
+	for _, r := range append(cluster.Masters, single) {
+		used += r.Client().Info(t.Context(), "commandstats").Val()
 	}
-	defer func() { _ = s.Close() }()
+	for _, rule := range slices.Concat(server, inCluster, sweep, database) {
+		if command, given := strings.CutPrefix(rule, "+"); given && !strings.Contains(used, "cmdstat_"+command+":") {
+			t.Errorf("the permission %s is of no use", rule)
+		}
+	}
+}
+
+// useAll does all that a store does, but for looking for counters.
+func useAll(t *testing.T, s *Store) {
+	t.Helper()
 	if err := s.Check(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -171,6 +229,9 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 				t.Errorf("%s: %v", l.Algorithm, err)
 			}
 		}
+		if _, err := s.Delete(t.Context(), []limiter.Hit{{Key: l.Algorithm.String(), Limit: l}}); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := s.Heartbeat(t.Context(), Replica{Name: "me"}, time.Minute); err != nil {
 		t.Error(err)
@@ -180,6 +241,15 @@ func TestTheDocumentedPermissionsAreEnough(t *testing.T) {
 	}
 	if kept, err := s.Kept(t.Context(), "rules"); err != nil || string(kept) != "kept" {
 		t.Errorf("kept %q, %v", kept, err)
+	}
+	for _, lifetime := range []time.Duration{time.Minute, 0} {
+		if err := s.Note(t.Context(), "note", "text", lifetime); err != nil {
+			t.Error(err)
+		}
+		read(t, s, "unknown")
+	}
+	if _, err := s.Mark(t.Context()); err != nil {
+		t.Error(err)
 	}
 	if v, policy := s.Version(t.Context()), s.EvictionPolicy(t.Context()); v == "" || policy != "noeviction" {
 		t.Errorf("version %q, policy %q", v, policy)

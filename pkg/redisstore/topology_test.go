@@ -72,6 +72,16 @@ func pour(s *Store, counters int, stop <-chan struct{}) (admitted []atomic.Int64
 	return admitted, failed, callers.Wait
 }
 
+// move is how the slot of a prefix can move in a cluster of two masters.
+func move(c *proctest.RedisCluster, prefix string) (slot int, from, to *proctest.Redis) {
+	_, tag, _ := strings.Cut(prefix, "{")
+	slot = slotOf(strings.TrimSuffix(tag, "}"))
+	if slot < clusterSlots/2 {
+		return slot, c.Masters[0], c.Masters[1]
+	}
+	return slot, c.Masters[1], c.Masters[0]
+}
+
 func TestReshardingUnderLoadLosesNoDecision(t *testing.T) {
 	c := proctest.StartRedisCluster(t, 2, false)
 	s := openURL(t, c.URL())
@@ -81,12 +91,7 @@ func TestReshardingUnderLoadLosesNoDecision(t *testing.T) {
 	stop := make(chan struct{})
 	admitted, failed, wait := pour(s, 200, stop)
 	for _, prefix := range s.prefixes {
-		_, tag, _ := strings.Cut(prefix, "{")
-		slot := slotOf(strings.TrimSuffix(tag, "}"))
-		from, to := c.Masters[0], c.Masters[1]
-		if slot >= clusterSlots/2 {
-			from, to = to, from
-		}
+		slot, from, to := move(c, prefix)
 		c.MoveSlot(t, slot, from, to)
 	}
 	close(stop)
