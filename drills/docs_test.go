@@ -41,6 +41,12 @@ func TestTheTableOfFailuresNamesTestsThatThereAre(t *testing.T) {
 	for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(string(text), -1) {
 		named[name] = true
 	}
+	for line := range strings.Lines(string(text)) {
+		row := strings.HasPrefix(line, "| ") && !strings.HasSuffix(line, "| test |\n") // which a head does
+		if row && !strings.Contains(line, "`Test") {
+			t.Errorf("docs/failure.md names no test in: %s", line)
+		}
+	}
 	all := testFuncs(t, proctest.Root())
 	for name := range named {
 		if !all[name] {

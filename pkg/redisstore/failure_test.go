@@ -21,6 +21,7 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 	}{
 		{"readonly", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, true},
 		{"oom", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, true},
+		{"noreplicas", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, true},
 		{"noperm", []any{"ACL", "SETUSER", "default", "-evalsha"}, []any{"ACL", "SETUSER", "default", "+evalsha"}, true},
 		{"timeout", []any{"CLIENT", "PAUSE", "100000", "WRITE"}, []any{"CLIENT", "UNPAUSE"}, false},
 	} {
@@ -44,9 +45,6 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 			t.Errorf("after %v the error is %v", c.begin, err)
 		}
 		_ = s.Close()
-	}
-	if f := failure(errTryAgain); f.Reason != "tryagain" || !errors.Is(f, limiter.ErrNotAsked) {
-		t.Errorf("the reason of TRYAGAIN is %s", f.Reason)
 	}
 	s := open(t, r, "p:")
 	r.Kill()

@@ -111,6 +111,99 @@ func TestReshardingUnderLoadLosesNoDecision(t *testing.T) {
 	}
 }
 
+// under are hits of counters under one tag.
+func under(s *Store, tag int, keys ...string) *limiter.Batch {
+	h := limiter.Hit{Cost: 1, Charge: limiter.Together, Limit: threePerDay}
+	for i := 0; h.Partition == "" || s.tagOf(&h) != tag; i++ {
+		h.Partition = fmt.Sprint("partition-", i)
+	}
+	b := &limiter.Batch{Decisions: make([]limiter.Decision, len(keys))}
+	for _, h.Key = range keys {
+		b.Hits = append(b.Hits, h)
+	}
+	return b
+}
+
+// awaitRefusal waits until a batch is refused for a reason, by which it is certain that it was not counted.
+func awaitRefusal(t *testing.T, s *Store, reason string, b *limiter.Batch) {
+	t.Helper()
+	proctest.Eventually(t, reason, func() bool {
+		var f *Failure
+		err := s.Decide(t.Context(), b)
+		return errors.As(err, &f) && f.Reason == reason && errors.Is(err, limiter.ErrNotAsked)
+	})
+}
+
+func TestARequestWhoseCountersAreOnTwoNodesWaitsUntilTheyAreOnOne(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 2, false)
+	s := openURL(t, c.URL())
+	hasty, err := Open(Options{Address: c.URL(), Prefix: "p:", Timeout: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hasty.Close() }()
+	slot, from, to := move(c, s.prefixes[0])
+	decideNow := func(b *limiter.Batch) {
+		t.Helper()
+		if err := s.Decide(context.Background(), b); err != nil {
+			t.Error(err)
+		}
+	}
+	decideNow(under(s, 0, "stays"))
+	c.BeginMove(t, slot, from, to)
+	decideNow(under(s, 0, "new"))
+	if keys := to.Client().Keys(t.Context(), "*}new").Val(); len(keys) != 1 {
+		t.Errorf("a new counter is not where its slot goes: %q", keys)
+	}
+	both := under(s, 0, "stays", "new")
+	awaitRefusal(t, hasty, "tryagain", both)
+	refused := func() string {
+		return from.Client().Info(t.Context(), "errorstats").Val()
+	}
+	before := refused()
+	var caller sync.WaitGroup
+	caller.Go(func() { decideNow(both) })
+	proctest.Eventually(t, "the request waits", func() bool { return refused() != before })
+	c.MoveSlot(t, slot, from, to)
+	caller.Wait()
+	if a, b := both.Decisions[0].Room, both.Decisions[1].Room; a != 1 || b != 1 {
+		t.Errorf("there is room for %d and %d, want 1", a, b)
+	}
+}
+
+func TestASlotThatNobodyServesHurtsItsOwnCountersOnlyUnlessAllMustBeServed(t *testing.T) {
+	c := proctest.StartRedisCluster(t, 2, false)
+	s := openURL(t, c.URL())
+	slot, owner, _ := move(c, s.prefixes[0])
+	its, others := under(s, 0, "a"), under(s, clusterTags-1, "a")
+	onAll := func(words ...any) {
+		t.Helper()
+		for _, m := range c.Masters {
+			if err := m.Client().Do(t.Context(), words...).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	decides := func(b *limiter.Batch) {
+		t.Helper()
+		proctest.Eventually(t, "it is decided", func() bool { return s.Decide(t.Context(), b) == nil })
+	}
+	onAll("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+	onAll("CLUSTER", "DELSLOTS", slot)
+	awaitRefusal(t, s, "clusterdown", its)
+	awaitRefusal(t, s, "clusterdown", others)
+	onAll("CONFIG", "SET", "cluster-require-full-coverage", "no")
+	decides(others)
+	awaitRefusal(t, s, "clusterdown", its)
+	if err := owner.Client().ClusterAddSlots(t.Context(), slot).Err(); err != nil {
+		t.Fatal(err)
+	}
+	decides(its)
+	if room := its.Decisions[0].Room; room != 2 {
+		t.Errorf("there is room for %d, want 2", room)
+	}
+}
+
 func TestADeadNodeHurtsItsOwnCountersOnlyUntilItsReplicaTakesOver(t *testing.T) {
 	c := proctest.StartRedisCluster(t, 3, true)
 	s := openURL(t, c.URL())
