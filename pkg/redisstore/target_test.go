@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -39,6 +40,10 @@ func TestServersAreReachedInEachWay(t *testing.T) {
 	if err := node.Client().ConfigSet(t.Context(), "requirepass", "secret").Err(); err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	trust := TLS{Client: certs.Client{Authorities: certs.NewAuthorities(a.File("ca.crt"), nil)}}
 	for i, c := range []struct {
 		o  Options
@@ -51,6 +56,8 @@ func TestServersAreReachedInEachWay(t *testing.T) {
 		{Options{Address: "rediss+sentinel://127.0.0.1:" + sentinelByTLS + "/mymaster", TLS: trust, SentinelAuth: "secret"}, 0},
 		{Options{Address: node.Addr + "," + node.Addr, Kind: Cluster, Auth: "secret"}, 0},
 		{Options{Address: "redis+cluster://:secret@" + node.Addr}, 0},
+		{Options{Address: "redis+cluster://:old@" + node.Addr, Auth: "secret"}, 0},
+		{Options{Address: "redis+cluster://:old@" + node.Addr, Auth: "old", AuthFile: file}, 0},
 		{Options{Address: "rediss+cluster://:secret@127.0.0.1:" + nodeByTLS, TLS: trust}, 0},
 	} {
 		c.o.Prefix, c.o.Timeout = fmt.Sprint(i, ":"), 5*time.Second
