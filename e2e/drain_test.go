@@ -69,7 +69,7 @@ func TestNoCallFailsWhileAReplicaDrains(t *testing.T) {
 		"steady": `- {key: all, value: "yes", rate_limit: {unit: year, requests_per_unit: 1000000}}`,
 	})
 	staying := exactService(t, "--redis="+redis.URL(), rules)
-	leaving := proctest.StartService(t, "--redis="+redis.URL(), rules, "--store-timeout=5s", "--drain-delay=2s")
+	leaving := proctest.StartService(t, "--redis="+redis.URL(), rules, "--store-timeout=5s", "--drain-delay=6s") // longer than Envoy may stand still
 	service := replicas("service", staying, leaving)
 	service.CheckEvery = "0.2s"
 	g := startGateway(t, bootstrap{

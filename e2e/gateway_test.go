@@ -100,7 +100,7 @@ func startGateway(t *testing.T, b bootstrap) *gateway {
 	for i := range b.Listeners {
 		b.Listeners[i].Port = proctest.FreePort(t)
 		if b.Listeners[i].Timeout == "" {
-			b.Listeners[i].Timeout = "10s"
+			b.Listeners[i].Timeout = "30s"
 		}
 	}
 	inline := func(v any) (string, error) {
@@ -162,7 +162,7 @@ func get(url string, headers []string) (answer, error) {
 		}
 		req.Header.Set(name, strings.TrimSpace(value))
 	}
-	client := http.Client{Timeout: 15 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := http.Client{Timeout: time.Minute, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
 		return answer{}, err

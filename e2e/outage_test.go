@@ -9,14 +9,14 @@ import (
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
 
-// storeTimeout is below Envoy's, and long enough for a busy machine: what came late would have been counted.
-const storeTimeout = "--store-timeout=800ms"
+// storeTimeout is more than a busy machine needs.
+const storeTimeout = "--store-timeout=20s"
 
-// twoModes are an Envoy that lets requests pass when there is no answer, and one that refuses them.
-func twoModes(service string) []listener {
+// twoModes are an Envoy that lets requests pass when there is no answer in so long a time, and one that refuses them.
+func twoModes(service, timeout string) []listener {
 	return []listener{
-		{Name: "open", Service: service, Timeout: "1s"},
-		{Name: "closed", Service: service, Timeout: "1s", Deny: true},
+		{Name: "open", Service: service, Timeout: timeout},
+		{Name: "closed", Service: service, Timeout: timeout, Deny: true},
 	}
 }
 
@@ -38,13 +38,15 @@ func (g *gateway) answers(t *testing.T, r request, want string) {
 func TestEnvoysFailureModeDecidesWhileTheServiceIsAway(t *testing.T) {
 	for _, outage := range []struct {
 		name        string
+		timeout     string // Envoy's
 		begin, end  func(s *proctest.Service)
 		forgetsHits bool // what was counted in memory
 	}{
 		{
-			name:  "frozen",
-			begin: func(s *proctest.Service) { s.Signal(syscall.SIGSTOP) },
-			end:   func(s *proctest.Service) { s.Signal(syscall.SIGCONT) },
+			name:    "frozen",
+			timeout: "1s", // it is waited for
+			begin:   func(s *proctest.Service) { s.Signal(syscall.SIGSTOP) },
+			end:     func(s *proctest.Service) { s.Signal(syscall.SIGCONT) },
 		},
 		{
 			name:        "killed",
@@ -59,7 +61,7 @@ func TestEnvoysFailureModeDecidesWhileTheServiceIsAway(t *testing.T) {
 					"away": `- {key: all, value: "yes", rate_limit: {unit: day, requests_per_unit: 1}}`,
 				}))
 				g := startGateway(t, bootstrap{
-					Listeners: twoModes("service"),
+					Listeners: twoModes("service", outage.timeout),
 					Services:  []cluster{replicas("service", s)},
 					Routes:    []route{{"away", limits(t, everybody)}},
 				})
@@ -108,7 +110,7 @@ func TestOnStoreFailureDecidesWhileRedisIsAway(t *testing.T) {
 	// A deny cache would refuse for a second longer what was exhausted.
 	s := proctest.StartService(t, "--redis="+redis.URL(), "--deny-cache=0", storeTimeout, rulesIn(t, rules))
 	g := startGateway(t, bootstrap{
-		Listeners: twoModes("service"),
+		Listeners: twoModes("service", ""),
 		Services:  []cluster{replicas("service", s)},
 		Routes:    routes,
 	})

@@ -18,9 +18,9 @@ var lost = []string{
 // enough, which has nothing to do with the update.
 func TestARollingUpdateFailsNoCallAndCountsEach(t *testing.T) {
 	t.Parallel() // it waits for the delays
-	const limit = 4000
-	// Envoy hears of it within 0.2 s, and tells its workers once a second.
-	const drain = "--drain-delay=2s"
+	const limit = 9000
+	// Envoy hears of it within 0.2 s, and tells its workers once a second. It may stand still for a while.
+	const drain = "--drain-delay=5s"
 	redis := proctest.StartRedis(t)
 	rules := rulesIn(t, map[string]string{"update": fmt.Sprintf(
 		`- {key: all, value: "yes", on_store_failure: error, rate_limit: {unit: year, unit_multiplier: 10, requests_per_unit: %d}}`, limit)})

@@ -29,7 +29,7 @@ func rulesIn(t *testing.T, descriptors map[string]string) string {
 // everything: no failure policy answered.
 func exactService(t *testing.T, args ...string) *proctest.Service {
 	t.Helper()
-	s := proctest.StartService(t, append(args, "--store-timeout=5s")...)
+	s := proctest.StartService(t, append(args, "--store-timeout=20s")...)
 	t.Cleanup(func() {
 		if n := s.Metric("envoy_rls_degraded_answers_total"); n != 0 {
 			t.Errorf("a failure policy answered %v times, where the store should have", n)

@@ -38,7 +38,7 @@ var running struct {
 }
 
 // patience is how long the page may take to show what it should.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // tab is a tab of the browser.
 type tab struct {
