@@ -2,6 +2,7 @@ package drills
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,13 +25,24 @@ func TestRedissClockStepsBack(t *testing.T) {
 	s := startSite(t, "--redis="+r.URL(), rulesIn(t, rules))
 	l := s.policyLoad(125)
 	l.awaitCalm("before")
-	awaitRoom(t, period-time.Second)
-	began, flood := time.Now(), newLoad(t)
-	flood.open(150, always(s.client, request("window", "user", "ann")), always(s.client, request("bucket", "user", "ann")))
-	refused := func(p phase, domain string) bool { return p.of(domain).ok <= p.of(domain).calls/5 }
-	proctest.Eventually(t, "all is admitted that will be", func() bool {
-		p := flood.during(func() { flood.awaitCalls(20) })
-		return refused(p, "window") && refused(p, "bucket")
+	var began time.Time
+	var flood *load
+	inOneWindow(t, func() bool {
+		if flood != nil {
+			flood.end()
+		}
+		awaitRoom(t, period-time.Second)
+		began, flood = time.Now(), newLoad(t)
+		flood.open(150, always(s.client, request("window", "user", "ann")), always(s.client, request("bucket", "user", "ann")))
+		refused := func(p phase, domain string) bool {
+			got := p.of(domain)
+			return got.ok <= got.calls/5 && got.over-got.marked+got.markedOK >= got.calls/2 // by Redis
+		}
+		proctest.Eventually(t, "all is admitted that will be", func() bool {
+			p := flood.during(func() { flood.awaitCalls(20) })
+			return refused(p, "window") && refused(p, "bucket")
+		})
+		return window().Equal(began.Truncate(period))
 	})
 	setClock(-step)
 	stepped, from := time.Now(), flood.begun()
@@ -38,6 +50,8 @@ func TestRedissClockStepsBack(t *testing.T) {
 		proctest.Eventually(t, "what was stepped back passes again", func() bool { return time.Since(stepped) > step*4/5 })
 	})
 	first, again := flood.between(0, from), flood.between(from, flood.begun())
+	// On a machine without time, it may have passed for longer.
+	again = slices.DeleteFunc(again, func(c call) bool { return c.began.Add(c.took).Sub(stepped) > step })
 	t.Logf("window: %s, then %s", first.of("window"), again.of("window"))
 	t.Logf("bucket: %s, then %s", first.of("bucket"), again.of("bucket"))
 	if late := calls.checkOutage(t); late != "" {

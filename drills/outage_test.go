@@ -68,12 +68,12 @@ func (o *outage) drill(t *testing.T) {
 	if o.forgets {
 		proctest.Eventually(t, "the loss is told of", func() bool { return s.Metric("envoy_rls_store_resets_total") > 0 })
 	}
-	if opened, closed := s.logged("store is not asked for now"), s.logged("store is asked again"); opened != closed {
-		t.Errorf("the log tells %d times that Redis is not asked, and %d times that it is asked again", opened, closed)
-	}
+	proctest.Eventually(t, "the log tells as often that Redis is asked again as that it is not asked", func() bool {
+		return s.logged("store is not asked for now") == s.logged("store is asked again")
+	})
 }
 
-// once has the outage once, and tells of too many late calls.
+// once has the outage once, and tells of too many late calls, and of a late recovery.
 func (o *outage) once(s *site, l *load) (late string) {
 	s.t.Helper()
 	lines, opened := s.logged("\n"), s.logged("store is not asked for now")
@@ -88,11 +88,12 @@ func (o *outage) once(s *site, l *load) (late string) {
 	if n := s.logged("\n") - lines; n > 7 {
 		s.t.Errorf("the outage is worth %d lines of the log:\n%s", n, s.Output())
 	}
+	slow := ""
 	back := l.during(func() {
 		o.end()
-		o.awaitRecovery(s, l)
+		slow = o.awaitRecovery(s, l)
 	})
-	return out.checkOutage(s.t) + back.checkOutage(s.t)
+	return out.checkOutage(s.t) + back.checkOutage(s.t) + slow
 }
 
 // calm is how many calls in a row Redis must have decided.
@@ -107,7 +108,7 @@ func (l *load) awaitCalm(when string) {
 		if all.late+all.over+all.marked+sum(all.failed) <= p.few(all.calls) {
 			return
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > time.Minute {
 			l.t.Fatalf("%s it is not calm: more than %d of %s", when, p.few(all.calls), all)
 		}
 	}
@@ -169,8 +170,8 @@ func only(text string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !proctest.ContainsAll(line, parts...) }), "\n")
 }
 
-// awaitRecovery waits until Redis decides again, which must be soon.
-func (o *outage) awaitRecovery(s *site, l *load) {
+// awaitRecovery waits until Redis decides again, and tells if that wasn't soon.
+func (o *outage) awaitRecovery(s *site, l *load) (slow string) {
 	s.t.Helper()
 	if o.answers == nil {
 		client := o.redis.Client()
@@ -186,10 +187,10 @@ func (o *outage) awaitRecovery(s *site, l *load) {
 		all := last.of()
 		return all.ok > 0 && all.marked+sum(all.failed) == 0
 	})
-	took := time.Since(began)
-	if took > recovery+slack {
-		s.t.Errorf("Redis answered, and it took %v until it was asked", took)
+	if took := time.Since(began); took > recovery+slack {
+		return fmt.Sprintf("Redis answered, and it took %v until it was asked\n", took)
 	}
+	return ""
 }
 
 // checkCounts checks that Redis knows in the end what was admitted under local, but for calls that may count twice or

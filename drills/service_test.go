@@ -71,7 +71,8 @@ func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
 	if user := p.of("flooded"); user.over+sum(user.failed) > 0 {
 		t.Errorf("the other rule of the domain has refused of %s", user)
 	}
-	if n, least := int(s.Metric("envoy_rls_overflow_hits_total")), flooded.calls-most*11/10; n < least {
+	// Those who left may never have been counted.
+	if n, least := int(s.Metric("envoy_rls_overflow_hits_total")), flooded.calls-flooded.late-sum(flooded.failed)-most*11/10; n < least {
 		t.Errorf("%d hits of %s have shared a counter, want %d or more", n, flooded, least)
 	}
 	keys, err := r.Client().DBSize(t.Context()).Result()
@@ -81,7 +82,7 @@ func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
 	l.awaitCalm("after")
 }
 
-// TestANeighbourOfAFloodedDomainIsNotHeldUp floods a domain with ten times as many requests as a Redis answers for that
+// TestANeighbourOfAFloodedDomainIsNotHeldUp floods a domain with four times as many requests as a Redis answers for that
 // takes 300 ms for a call of at most 128.
 func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	proxy := proctest.StartProxy(t, proctest.StartRedis(t).Addr, 1)
@@ -95,18 +96,28 @@ func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	l.open(50, always(s.client, request("deny", "user", "ann")))
 	alone := l.during(func() { l.awaitCalls(200) }).of()
 	for range 2 {
-		flood.open(10*capacity/2, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
+		flood.open(4*capacity/2, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
 			return request("flooded", "user", fmt.Sprint(n%1000))
 		}})
 	}
 	unasked := func() float64 { return s.Metric("envoy_rls_degraded_answers_total", `domain="flooded"`) }
 	proctest.Eventually(t, "there is more than Redis answers for", func() bool { return unasked() > 0 })
 	var quiet tally
-	for range tries {
-		quiet = l.during(func() { l.awaitCalls(200) }).of()
-		if quiet.percentile(99) <= 2*alone.percentile(99) {
+	problem := ""
+	for range tries { // of which a machine without time may spoil some
+		quiet, problem = l.during(func() { l.awaitCalls(200) }).of(), ""
+		if quiet.percentile(99) > 2*alone.percentile(99) {
+			problem = fmt.Sprintf("the quiet one is held up: %s; alone it was %s\n", quiet, alone)
+		}
+		if quiet.marked > 0 || quiet.ok < quiet.calls {
+			problem += fmt.Sprintf("of the quiet one's requests not all were decided by Redis: %s\n", quiet)
+		}
+		if problem == "" {
 			break
 		}
+	}
+	if problem != "" {
+		t.Error(problem)
 	}
 	before := unasked()
 	proctest.Eventually(t, "there still is", func() bool { return unasked() > before })
@@ -114,17 +125,11 @@ func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	t.Logf("quiet, alone: %s", alone)
 	t.Logf("quiet, beside the flood: %s", quiet)
 	t.Logf("the flood: %s", flood.between(0, flood.begun()).of())
-	if quiet.percentile(99) > 2*alone.percentile(99) {
-		t.Errorf("the quiet one is held up: %s; alone it was %s", quiet, alone)
-	}
-	if n := s.Metric("envoy_rls_degraded_answers_total", `domain="deny"`); n > 0 || quiet.ok < quiet.calls {
-		t.Errorf("%v of the quiet one's requests were answered by its policy: %s", n, quiet)
-	}
 }
 
 func TestTheServiceStartsWithoutRedis(t *testing.T) {
 	t.Parallel()
-	r := proctest.StartRedis(t)
+	r := proctest.StartRedis(t, "--appendonly", "yes", "--appendfsync", "no")
 	r.Kill()
 	s := &site{Service: proctest.LaunchService(t, nil, "--redis="+r.URL(), rulesIn(t, policyRules())), t: t}
 	s.client = dial(t, s.GRPC)
@@ -139,7 +144,18 @@ func TestTheServiceStartsWithoutRedis(t *testing.T) {
 	}
 	o := &outage{redis: r}
 	r.Restart()
-	o.awaitRecovery(s, l)
+	slow := o.awaitRecovery(s, l)
+	for try := 1; slow != "" && try < tries; try++ {
+		t.Log(slow)
+		l.awaitCalm("before the next try")
+		r.Kill()
+		l.awaitCalls(400)
+		r.Restart()
+		slow = o.awaitRecovery(s, l)
+	}
+	if slow != "" {
+		t.Error(slow)
+	}
 	l.awaitCalm("after")
 	proctest.Eventually(t, "the service is ready", func() bool {
 		code, _ := s.Get("/readyz")

@@ -55,7 +55,7 @@ func (s *storm) ask(client ratelimit.RateLimitServiceClient, random *rand.Rand) 
 	for _, k := range keys {
 		req.Descriptors = append(req.Descriptors, request("storm", stormKeys[k].key, "one").GetDescriptors()...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	answer, err := client.ShouldRateLimit(ctx, req)
 	switch {
@@ -79,7 +79,7 @@ func TestNoLimitIsExceededByRequestsOverSeveralTags(t *testing.T) {
 	rules := rulesIn(t, stormRules())
 	var sites []*site
 	for _, memory := range []string{"0", "8MiB"} {
-		sites = append(sites, startSite(t, "--redis="+c.URL(), "--store-timeout=5s", "--deny-cache="+memory, rules))
+		sites = append(sites, startSite(t, "--redis="+c.URL(), "--store-timeout=20s", "--deny-cache="+memory, rules))
 	}
 	s, all := &storm{}, sync.WaitGroup{}
 	for caller := range callers {
