@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -12,11 +13,12 @@ import (
 // it while others do.
 type arrivals func() (due time.Time, more bool)
 
-// closedLoop makes a request due as soon as a caller is free, for so long from now. A server that slows down is asked
-// less often, so its latency looks better than what clients with a will of their own would meet.
+// closedLoop makes a request due as soon as a caller is free, for so long from the first one. A server that slows down is
+// asked less often, so its latency looks better than what clients with a will of their own would meet.
 func closedLoop(ctx context.Context, long time.Duration) arrivals {
-	end := time.Now().Add(long)
+	end := sync.OnceValue(func() time.Time { return time.Now().Add(long) })
 	return func() (time.Time, bool) {
+		end := end()
 		now := time.Now()
 		return now, now.Before(end) && ctx.Err() == nil
 	}

@@ -7,7 +7,7 @@ import (
 
 // scalePressure is that of every axis but the one along which it varies.
 func scalePressure() Pressure {
-	return Pressure{Callers: 64, Connections: 2, Warmup: 300 * time.Millisecond, Timeout: time.Second}
+	return Pressure{Callers: 64, Connections: 2, Warmup: 300 * time.Millisecond, Timeout: 10 * time.Second}
 }
 
 // axis is one thing of which there is more and more, while all else stays.

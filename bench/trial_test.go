@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"net"
 	"os"
 	"strings"
@@ -15,14 +16,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// gentle is enough pressure for a test.
+// gentle is enough pressure for a test, and answers may take as long as a busy machine needs.
 func gentle() Pressure {
 	return Pressure{
 		Callers:     8,
 		Connections: 2,
 		Warmup:      10 * time.Millisecond,
 		Arrivals:    "steady",
-		Timeout:     5 * time.Second,
+		Timeout:     time.Minute,
 	}
 }
 
@@ -65,6 +66,12 @@ func TestTheNoopAnswersEveryScenario(t *testing.T) {
 	for _, scenario := range scenarioNames() {
 		t.Run(scenario, func(t *testing.T) {
 			got := load(t, target, scenario, gentle())
+			for range 5 { // the clock of a process that had no CPU may stand still
+				if got.CPUSum > 0 && got.LoadCPU > 0 {
+					break
+				}
+				got = load(t, target, scenario, gentle())
+			}
 			if got.Decisions == 0 || got.PerSecond <= 0 || got.OverLimit != 0 {
 				t.Errorf("not sane: %+v", got)
 			}
@@ -131,8 +138,11 @@ func TestTheShareOverLimitIsCounted(t *testing.T) {
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(overEveryFourth))
 	ratelimit.RegisterRateLimitServiceServer(server, noopService{})
-	if got := load(t, serve(t, server), "hot", gentle()); got.OverLimit < 0.24 || got.OverLimit > 0.26 {
-		t.Errorf("share over limit %.3f", got.OverLimit)
+	pressure := gentle()
+	got := load(t, serve(t, server), "hot", pressure)
+	// Which are the measured ones of the calls in flight when the measured part begins, and which their answers, is open.
+	if over, all := got.OverLimit*float64(got.Decisions), float64(got.Decisions); math.Abs(over-all/4) > float64(pressure.Callers) {
+		t.Errorf("%.0f of %.0f are over limit", over, all)
 	}
 }
 
