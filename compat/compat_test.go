@@ -35,7 +35,7 @@ func TestCasesOfTheReplacedServiceHold(t *testing.T) {
 }
 
 // attempts is how often a case is run whose windows end meanwhile.
-const attempts = 5
+const attempts = 20
 
 // settle runs a case until no window ends meanwhile, and holds it to what was expected of it.
 func (s *site) settle(r *run) {

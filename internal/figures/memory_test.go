@@ -55,7 +55,7 @@ func TestTheDocumentTellsWhatACounterTakesInRedis(t *testing.T) {
 	}
 	_, memory, _ := bytes.Cut(page, []byte("| counter | Redis |"))
 	r := proctest.StartRedis(t)
-	s, err := redisstore.Open(redisstore.Options{Address: r.URL(), Timeout: 5 * time.Second})
+	s, err := redisstore.Open(redisstore.Options{Address: r.URL(), Timeout: 30 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -247,7 +247,7 @@ func byTLS(t *testing.T) *fleet {
 	return startFleet(t, 1, "--grpc-tls", "--grpc-tls-cert="+a.File("server.crt"), "--grpc-tls-key="+a.File("server.key"))
 }
 
-// behindEnvoy is a fleet of one replica that an Envoy asks, which is watched, too.
+// behindEnvoy is a fleet of one replica that an Envoy asks, which is watched, too. It has time enough to wait for a busy machine.
 func behindEnvoy(t *testing.T) *fleet {
 	t.Helper()
 	f := startFleet(t, 1)
@@ -258,7 +258,8 @@ func behindEnvoy(t *testing.T) *fleet {
 	ingress, admin := proctest.FreePort(t), proctest.FreePort(t)
 	_, grpc, _ := strings.Cut(f.replicas[0].GRPC, ":")
 	proctest.Envoy(t, strings.NewReplacer("port_value: 9901", fmt.Sprint("port_value: ", admin),
-		"port_value: 10000", fmt.Sprint("port_value: ", ingress), "port_value: 8081", "port_value: "+grpc).Replace(string(bootstrap)), admin)
+		"port_value: 10000", fmt.Sprint("port_value: ", ingress), "port_value: 8081", "port_value: "+grpc,
+		"timeout: 0.05s", "timeout: 10s").Replace(string(bootstrap)), admin)
 	f.targets["envoy"] = fmt.Sprintf("http://127.0.0.1:%d/stats/prometheus", admin)
 	f.usual = func(f *fleet) {
 		usualCalls(f)
