@@ -82,7 +82,7 @@ func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
 	l.awaitCalm("after")
 }
 
-// TestANeighbourOfAFloodedDomainIsNotHeldUp floods a domain with four times as many requests as a Redis answers for that
+// TestANeighbourOfAFloodedDomainIsNotHeldUp floods a domain with ten times as many requests as a Redis answers for that
 // takes 300 ms for a call of at most 128.
 func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	proxy := proctest.StartProxy(t, proctest.StartRedis(t).Addr, 1)
@@ -96,7 +96,7 @@ func TestANeighbourOfAFloodedDomainIsNotHeldUp(t *testing.T) {
 	l.open(50, always(s.client, request("deny", "user", "ann")))
 	alone := l.during(func() { l.awaitCalls(200) }).of()
 	for range 2 {
-		flood.open(4*capacity/2, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
+		flood.open(10*capacity/2, source{dial(t, s.GRPC), func(n int) *ratelimit.RateLimitRequest {
 			return request("flooded", "user", fmt.Sprint(n%1000))
 		}})
 	}
