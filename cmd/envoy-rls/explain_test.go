@@ -280,34 +280,6 @@ func TestExplainAndTheServiceAgreeOnTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestTheDocumentAboutExplainIsTrue(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(proctest.Root(), "docs", "explain.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rules, _ := strings.Cut(string(text), "```yaml\n")
-	rules, _, _ = strings.Cut(rules, "```")
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "config", "shop.yaml"), []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	blocks := consoleBlocks(t, "docs/explain.md")
-	if len(blocks) != 2 {
-		t.Fatalf("it has %d commands", len(blocks))
-	}
-	for _, b := range blocks {
-		explain := exec.Command(proctest.Binary(t), strings.Fields(b.command)[1:]...)
-		explain.Dir = dir
-		out, _ := explain.Output() // an exit of 3 is no match
-		if got, want := strings.TrimSpace(string(out)), strings.Join(b.output, "\n"); got != want {
-			t.Errorf("%s prints\n%s\nthe document says\n%s", b.command, got, want)
-		}
-	}
-}
-
 func FuzzReadRequest(f *testing.F) {
 	for _, text := range []string{
 		`{"domain": "d", "descriptors": [{"entries": [{"key": "a", "value": "b"}], "hits_addend": "3", "limit": {"requests_per_unit": 1, "unit": "DAY"}}]}`,

@@ -119,13 +119,23 @@ func TestThePageOfSimulateIsTrue(t *testing.T) {
 		}
 	}
 	blocks := consoleBlocks(t, "docs/simulate.md")
-	if len(files) != 3 || len(blocks) != 3 {
+	if len(files) != 3 || len(blocks) != 4 {
 		t.Fatalf("it shows %d files and %d commands", len(files), len(blocks))
 	}
 	for _, b := range blocks {
-		cmd := exec.Command("bash", "-c", strings.Replace(b.command, "envoy-rls", proctest.Binary(t), 1))
+		// The one without output, which is timed, has less to do here.
+		cmd := exec.Command("bash", "-c", strings.NewReplacer("envoy-rls", proctest.Binary(t), "--for 24h", "--for 30m").Replace(b.command))
 		cmd.Dir = dir
-		out, _ := cmd.CombinedOutput() // an exit of 1 is what --fail-over says
+		out, err := cmd.CombinedOutput()
+		if len(b.output) == 0 && strings.HasPrefix(b.command, "time ") {
+			if err != nil || !strings.Contains(string(out), " requests to domain api") {
+				t.Errorf("%s: %v:\n%s", b.command, err, out)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", b.command, err)
+		}
 		if got := strings.TrimSpace(string(out)); got != strings.Join(b.output, "\n") {
 			t.Errorf("%s prints\n%s\nthe page says\n%s", b.command, got, strings.Join(b.output, "\n"))
 		}
