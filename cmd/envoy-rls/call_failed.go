@@ -15,6 +15,7 @@ var nextSteps = []struct{ says, do string }{
 	{"connection refused", "is it running? --addr (RLS_ADDR) says where it listens"},
 	{"no such file or directory", "is it running? --addr (RLS_ADDR) says where its socket is"},
 	{"no such host", "--addr (RLS_ADDR) says where it listens"},
+	{"looked like an HTTP/1.1 header", "this is an HTTP port: gRPC is on 8081, unless --grpc-port (GRPC_PORT) says otherwise"},
 	{"error reading server preface", "it may speak TLS: try --tls, or --ca FILE"},
 	{"first record does not look like a TLS handshake", "it does not speak TLS: leave away --tls, --ca, --cert and --key"},
 	{"certificate signed by unknown authority", "--ca FILE names whom to trust"},
