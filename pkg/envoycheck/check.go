@@ -18,7 +18,7 @@ func (c *Config) Check(rules *descriptors.Ruleset) []descriptors.Problem {
 		k.chain(ch)
 	}
 	for i, n := range c.network {
-		k.networkFilter(n, "network filter "+strconv.Itoa(i))
+		k.networkFilter(n, networkPath(i))
 	}
 	for _, name := range c.vhosts {
 		k.hostName(name)
@@ -149,6 +149,8 @@ func (c *checker) http2(cluster *tree) {
 	c.add(noHTTP2, at.problem("cluster "+cluster.get("name").str()),
 		"gRPC needs HTTP/2; write explicit_http_config: {http2_protocol_options: {}} into its HttpProtocolOptions")
 }
+
+func networkPath(i int) string { return "network filter " + strconv.Itoa(i) }
 
 // networkFilter checks a filter that asks for connections.
 func (c *checker) networkFilter(n *tree, path string) {

@@ -38,7 +38,7 @@ func (c *checker) compare(all []send) {
 		v.report(c, at.problem(v.path))
 	}
 	for i, n := range c.network {
-		c.compareNetwork(n, fmt.Sprintf("network filter %d", i), &made)
+		c.compareNetwork(n, networkPath(i), &made)
 	}
 	c.unproduced(&made)
 }
@@ -119,16 +119,20 @@ func (c *checker) compareNetwork(n *tree, path string, made *production) {
 	}
 	made.domains[d.Name] = true
 	for i, descriptor := range n.get("descriptors").items() {
-		var shape []descriptors.Pattern
-		for _, e := range descriptor.get("entries").items() {
-			p := descriptors.Pattern{Key: e.get("key").str()}
-			if value := e.get("value").str(); !isFormat(value) {
-				p.Values = []string{value}
-			}
-			shape = append(shape, p)
-		}
-		made.reach(d, [][]descriptors.Pattern{shape}).report(c, descriptor.problem(fmt.Sprintf("%s.descriptors[%d]", path, i)))
+		made.reach(d, [][]descriptors.Pattern{networkShape(descriptor)}).report(c, descriptor.problem(fmt.Sprintf("%s.descriptors[%d]", path, i)))
 	}
+}
+
+// networkShape is what a descriptor of a network filter looks like, whose values may be format strings.
+func networkShape(descriptor *tree) (shape []descriptors.Pattern) {
+	for _, e := range descriptor.get("entries").items() {
+		p := descriptors.Pattern{Key: e.get("key").str()}
+		if value := e.get("value").str(); !isFormat(value) {
+			p.Values = []string{value}
+		}
+		shape = append(shape, p)
+	}
+	return shape
 }
 
 // unproduced: rules that nothing of what is sent can match.

@@ -8,10 +8,10 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 )
 
-// Send is what Envoy sends for requests of a route, as long as its rate limit filter isn't told otherwise at run
-// time.
+// Send is what Envoy sends for requests of a route, or for a connection, as long as its rate limit filter isn't told otherwise at
+// run time.
 type Send struct {
-	// Route is where the route stands, as in the paths of problems.
+	// Route is where the route stands, or the network filter, as in the paths of problems.
 	Route string
 	// Domain is "" if it isn't known.
 	Domain string
@@ -61,7 +61,8 @@ type Descriptor struct {
 	OnDone bool
 }
 
-// Sends are what Envoy sends for requests, one for each HTTP filter that asks and each route, in their order.
+// Sends are what Envoy sends: for requests, one for each filter that asks and each route, in their order, and for connections,
+// one for each network filter.
 func (c *Config) Sends() []Send {
 	var list []Send
 	for _, s := range c.sends() {
@@ -72,6 +73,13 @@ func (c *Config) Sends() []Send {
 				out.Client = s.chain.client()
 			}
 			out.Descriptors = append(out.Descriptors, Descriptor{shapes(l.parts), droppable, l.onDone})
+		}
+		list = append(list, out)
+	}
+	for i, n := range c.network {
+		out := Send{Route: networkPath(i), Domain: n.get("domain").str()}
+		for _, d := range n.get("descriptors").items() {
+			out.Descriptors = append(out.Descriptors, Descriptor{Shapes: [][]descriptors.Pattern{networkShape(d)}})
 		}
 		list = append(list, out)
 	}
