@@ -10,6 +10,22 @@ import (
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
 
+// documentedLog is the format of docs/explain.md.
+func documentedLog(t *testing.T) map[string]any {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(proctest.Root(), "docs", "explain.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```text\njson_format:")
+	block, _, _ = strings.Cut("json_format:"+block, "```")
+	fields, _ := parsed(t, block)["json_format"].(node)
+	if len(fields) < 2 {
+		t.Fatalf("docs/explain.md has the format %q", block)
+	}
+	return fields
+}
+
 func TestALineOfEnvoysAccessLogIsExplained(t *testing.T) {
 	const (
 		rules  = `- {key: user, value: ann, rate_limit: {unit: day, requests_per_unit: 1}}`
@@ -19,6 +35,7 @@ func TestALineOfEnvoysAccessLogIsExplained(t *testing.T) {
 	inForce := rulesIn(t, map[string]string{"told": rules})
 	s := exactService(t, inForce)
 	g := startGateway(t, bootstrap{
+		AccessLog: documentedLog(t),
 		Listeners: []listener{{Name: "ingress", Service: "service", Deny: true}},
 		Services:  []cluster{replicas("service", s)},
 		Routes:    []route{{"told", limits(t, routed)}},

@@ -31,6 +31,8 @@ type bootstrap struct {
 	Services  []cluster
 	Routes    []route
 
+	AccessLog map[string]any // fields of each line; nil are path, status and metadata
+
 	Tracing, Collector any // nil, or of the connection managers, and the cluster that it names
 
 	Admin, Upstream int // set by startGateway
@@ -97,6 +99,11 @@ func startGateway(t *testing.T, b bootstrap) *gateway {
 	t.Cleanup(upstream.Close)
 	b.Upstream, _ = strconv.Atoi(port(upstream.Listener.Addr().String())) // it is a number
 	b.Admin = proctest.FreePort(t)
+	if b.AccessLog == nil {
+		b.AccessLog = map[string]any{
+			"path": "%REQ(:PATH)%", "status": "%RESPONSE_CODE%", "metadata": "%DYNAMIC_METADATA(envoy.filters.http.ratelimit)%",
+		}
+	}
 	for i := range b.Listeners {
 		b.Listeners[i].Port = proctest.FreePort(t)
 		if b.Listeners[i].Timeout == "" {
