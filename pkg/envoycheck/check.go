@@ -109,10 +109,14 @@ func (c *checker) service(config *tree, path string) {
 	if name.str() == "" {
 		return
 	}
+	if parts := strings.Split(name.str(), "|"); len(parts) == 4 { // outbound|port|subset|host, as Istio names them
+		c.port(name, parts[1], path)
+	}
 	var names []string
 	for _, cluster := range c.clusters {
 		if cluster.get("name").str() == name.str() {
 			c.http2(cluster)
+			c.ports(cluster)
 			return
 		}
 		names = append(names, cluster.get("name").str())
@@ -148,6 +152,25 @@ func (c *checker) http2(cluster *tree) {
 	}
 	c.add(noHTTP2, at.problem("cluster "+cluster.get("name").str()),
 		"gRPC needs HTTP/2; write explicit_http_config: {http2_protocol_options: {}} into its HttpProtocolOptions")
+}
+
+// ports checks that a cluster's endpoints are at a port of gRPC.
+func (c *checker) ports(cluster *tree) {
+	for _, locality := range cluster.get("load_assignment", "endpoints").items() {
+		for _, e := range locality.get("lb_endpoints").items() {
+			port := e.get("endpoint", "address", "socket_address", "port_value")
+			c.port(port, port.str(), "cluster "+cluster.get("name").str())
+		}
+	}
+}
+
+// otherPorts are those of this service, by default, that are not its gRPC's.
+var otherPorts = map[string]string{"8080": "probes and metrics", "6070": "admin"}
+
+func (c *checker) port(at *tree, number, path string) {
+	if what, other := otherPorts[number]; other {
+		c.add(wrongPort, at.problem(path), "%s is the port of %s, by default; write 8081, which is that of gRPC", number, what)
+	}
 }
 
 func networkPath(i int) string { return "network filter " + strconv.Itoa(i) }

@@ -122,6 +122,9 @@ var faults = []fault{
 	{notOfThrift, "descriptor_key: method}", "descriptor_key: method, skip_if_absent: true}", "skip_if_absent", "delete it", "", false, "thrift"},
 	{notOfThrift, "- actions: [{destination", "- hits_addend: {number: 2}\n                            actions: [{destination", "hits_addend", "delete it", "", false, "thrift"},
 	{noHTTP2, "explicit_http_config: {http2_protocol_options: {}}", "explicit_http_config:\n            http2_protocol_options:", "", "", "ExplicitHttpConfig", false, ""},
+	{wrongPort, "port_value: 8081", "port_value: 8080", "8080", "8080 is the port of probes and metrics, by default; write 8081", "", false, ""},
+	{wrongPort, "port_value: 8081", "port_value: 6070", "6070", "6070 is the port of admin", "", false, ""},
+	{wrongPort, "outbound|8081|", "outbound|8080|", "cluster_name", "write 8081", "", false, "shapes/istio"},
 	{wrongStage, "- actions: [{remote_address: {}}]", "- {actions: [{remote_address: {}}], stage: 1}", "stage", "", "", false, ""},
 }
 

@@ -39,6 +39,7 @@ const (
 	unaskedDomain      finding = "unasked-domain"
 	unattached         finding = "unattached"
 	unknownDomain      finding = "unknown-domain"
+	wrongPort          finding = "wrong-port"
 	wrongStage         finding = "wrong-stage"
 )
 
@@ -79,6 +80,7 @@ var findings = map[finding]about{
 	unaskedDomain:      {descriptors.Warning, "No filter asks for the domain: its rules limit nothing here."},
 	unattached:         {descriptors.Error, "The key in `typed_per_filter_config` is not the name of a filter in the chain, and what stands there has no effect."},
 	unknownDomain:      {descriptors.Error, "No rules are for the filter's domain: everything passes."},
+	wrongPort:          {descriptors.Warning, "The service is called at 8080 or 6070, where HTTP listens for probes, metrics and operators: no call succeeds. gRPC is at 8081, unless `--grpc-port` or a Service of Kubernetes says otherwise."},
 	wrongStage:         {descriptors.Error, "No rate limit filter has the limit's `stage`: it is never sent."},
 }
 
