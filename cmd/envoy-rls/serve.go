@@ -144,11 +144,11 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	srv.ready = newReadiness(srv.grpcHealth, srv.redis != nil,
 		probes{force: s.ForceStart, needsDomains: s.NeedsDomains, needsStore: s.RedisStart.ReadyNeeds})
 	srv.grpc = srv.newGRPC()
-	srv.http = newHTTP(srv.httpHandler(), log)
+	srv.http = newHTTP(srv.tellOfGRPC(srv.httpHandler()), log)
 	if err := srv.openOperations(); err != nil {
 		return nil, err
 	}
-	srv.admin = newHTTP(srv.adminHandler(), log)
+	srv.admin = newHTTP(srv.tellOfGRPC(srv.adminHandler()), log)
 	return srv, errors.Join(srv.listen(), srv.openStatistics())
 }
 

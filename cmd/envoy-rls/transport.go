@@ -26,7 +26,7 @@ func (srv *server) transport() grpc.ServerOption {
 		if g.Cert+g.Key+g.ClientCA != "" || len(g.ClientSAN) > 0 {
 			srv.log.Warn("gRPC is not secured: its certificates are not used without --grpc-tls (GRPC_SERVER_USE_TLS)")
 		}
-		return grpc.EmptyServerOption{}
+		return grpc.Creds(newPlainGRPC(srv.log))
 	}
 	// Envoy Gateway sets this variable, which the replaced service never read.
 	if file := os.Getenv("GRPC_SERVER_TLS_CA_CERT"); file != "" && g.ClientCA == "" {
@@ -99,7 +99,7 @@ func (t *watchedTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo
 	}
 	t.failures.Add(1)
 	if missed, due := t.lines.next(); due {
-		t.log.Warn("client refused by TLS", "error", err, "more_since_last_line", missed)
+		t.log.Warn("client refused by TLS", "client", c.RemoteAddr().String(), "error", err, "more_since_last_line", missed)
 	}
 	return nil, nil, err
 }

@@ -323,19 +323,21 @@ func (f *failureLog) note(err error) {
 
 // sparing is for lines that others could write any number of. The zero value is ready, for any number of goroutines.
 type sparing struct {
+	interval time.Duration // 0: sparingInterval
+
 	mu     sync.Mutex
 	last   time.Time
 	missed int
 }
 
-// sparingInterval is the shortest time between two such lines.
+// sparingInterval is the shortest time between two such lines, unless there is another.
 const sparingInterval = 10 * time.Second
 
 // next tells whether a line is due, and how many were not since the last one.
 func (s *sparing) next() (missed int, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Since(s.last) < sparingInterval {
+	if time.Since(s.last) < cmp.Or(s.interval, sparingInterval) {
 		s.missed++
 		return 0, false
 	}
