@@ -29,6 +29,7 @@ type ruleState struct {
 	// wrong is what is wrong with files. missing tells whether some have no good version in force.
 	wrong   []string
 	missing bool
+	mounts  sync.Once // how files are mounted has been told
 }
 
 // source is where the rules in force are from.
@@ -67,6 +68,7 @@ func (srv *server) filesChanged(files []descriptors.File, err error, paths []str
 		srv.noRules(err)
 		return
 	}
+	srv.rules.mounts.Do(func() { srv.tellMounts(files) })
 	srv.load(files, paths)
 }
 
