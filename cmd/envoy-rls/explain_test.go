@@ -75,8 +75,10 @@ var newcomers = []struct {
 		mistake: "N2 all actions with skip_if_absent had none", answeredBy: "explain, /unmatched",
 		rules: "{key: tenant, rate_limit: *one}", sent: "", says: "Envoy sends one if skip_if_absent leaves out all of its entries",
 	},
-	{mistake: "N3 calls fail or are late, and pass", answeredBy: "metrics (late_answers_total, request_deadline_seconds)", shown: "TestTheServiceIsStarvedOfCPU"},
-	{mistake: "N4 a ConfigMap is mounted by subPath", answeredBy: "metrics (rules_drift), top --fleet", shown: "TestReplicasThatKeepOldRulesAreCounted"},
+	{mistake: "N3 calls are late, and pass", answeredBy: "the log, metrics (late_answers_total, request_deadline_seconds)", shown: "TestATimeoutThatIsTooShortIsToldOf"},
+	{mistake: "N3 nobody says how long a call may take", answeredBy: "check --envoy", shown: "TestEachFaultIsFound"},
+	{mistake: "N4 a ConfigMap is mounted by subPath", answeredBy: "the log, top --fleet", shown: "TestAConfigMapThatIsMountedBySubPathIsToldOf"},
+	{mistake: "N4 replicas have other rules", answeredBy: "metrics (rules_drift), an alert", shown: "TestReplicasThatKeepOldRulesAreCounted"},
 	{mistake: "N5 the rules are wrong, the pod green", answeredBy: "check, /readyz", shown: "good-rules-serve-beside-bad-ones.txtar"},
 	{mistake: "N6 two limits for one key", answeredBy: "check", shown: "duplicate_descriptor.yaml"},
 	{
@@ -95,6 +97,7 @@ var newcomers = []struct {
 		rules: `{key: path, value: "/api/*", rate_limit: *one}`, sent: "path=/api", says: "with a slash at its end it would match",
 	},
 	{mistake: "N10 the filter or the route isn't attached", answeredBy: "check --envoy, metrics (requests_total stays at 0)", shown: "TestEachFaultIsFound"},
+	{mistake: "N11 no HTTP/2, TLS, the wrong port", answeredBy: "the log", shown: "TestAnEnvoyThatCallsInAnotherProtocolIsToldOf"},
 	{mistake: "N11 no HTTP/2, the wrong port", answeredBy: "check --envoy", shown: "TestEachFaultIsFound"},
 	{mistake: "N12 Redis is of another kind", answeredBy: "serve, which says so at the start", shown: "TestServersSetUpOtherwiseAreNamed"},
 	{

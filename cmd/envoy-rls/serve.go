@@ -129,6 +129,11 @@ func newServer(s *settings, log *slog.Logger) (*server, error) {
 	events.Panicked = func(fault any, stack []byte) {
 		log.Error("a call failed by a fault in this program", "panic", fault, "stack", string(stack))
 	}
+	answered, late := events.Answered, &lateLog{log: log, lines: sparing{interval: time.Minute}}
+	events.Answered = func(a rls.Answered) {
+		answered(a)
+		late.note(&a)
+	}
 	counted := events.Unmatched
 	events.Unmatched = func(u rls.Unmatched) {
 		counted(u)

@@ -318,9 +318,15 @@ func (f *failureLog) note(err error) {
 	f.mu.Lock()
 	f.seen++
 	f.mu.Unlock()
-	if missed, due := f.lines.next(); due {
-		f.log.Warn("store failed, on_store_failure answers", "error", err, "more_since_last_line", missed)
+	missed, due := f.lines.next()
+	if !due {
+		return
 	}
+	line := []any{"error", err, "more_since_last_line", missed}
+	if errors.Is(err, context.DeadlineExceeded) {
+		line = append(line, "mend", "it took longer than --store-timeout (STORE_TIMEOUT), by default half of Envoy's timeout, of 20ms unless that is set: raise it, or bring Redis nearer")
+	}
+	f.log.Warn("store failed, on_store_failure answers", line...)
 }
 
 // sparing is for lines that others could write any number of. The zero value is ready, for any number of goroutines.
