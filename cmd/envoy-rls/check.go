@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 // checkCommand checks rules before they are put in force.
 type checkCommand struct {
 	Paths  []string    `arg:"" name:"path" optional:"" help:"Rule files, directories of them, and Kubernetes ConfigMap manifests."`
-	Format checkFormat `xor:"format" default:"text" placeholder:"FORMAT" help:"text, json, or github (annotations)."`
+	Format checkFormat `xor:"format" placeholder:"FORMAT" help:"text, json, or github (annotations)."` // without a default, which kong would take for one that is given
 	JSON   bool        `xor:"format" name:"json" help:"The same as --format=json."`
 	FailOn severity    `default:"error" placeholder:"WHAT" help:"Exit 1 for an error, or for a warning, too."`
 	Merge  bool        `name:"merge-domains" env:"MERGE_DOMAIN_CONFIG" help:"Several files may have rules for one domain."`
@@ -47,11 +48,17 @@ func (checkCommand) Help() string {
 Exit status: 0 the rules can be used, 1 they can't, 2 nothing could be checked.`
 }
 
+// format is what the flags say.
+func (c *checkCommand) format() checkFormat {
+	if c.JSON {
+		return "json"
+	}
+	return cmp.Or(c.Format, "text")
+}
+
 // Run implements the command.
 func (c *checkCommand) Run(s streams) error {
-	if c.JSON {
-		c.Format = "json"
-	}
+	c.Format = c.format()
 	if len(c.Paths)+len(c.Envoy) == 0 {
 		s.complain(errors.New("nothing to check; name rule files or directories, or an Envoy's configuration by --envoy"))
 		return exitCode(exitUsage)
