@@ -177,3 +177,44 @@ func TestValuesHaveSeriesUntilTheyAreTooMany(t *testing.T) {
 		t.Error("values of a rule that is gone are still there")
 	}
 }
+
+// TestValuesOfAllRulesHaveTwentyThousandSeries has a hundred rules with as many values as a rule's may have, and two more.
+func TestValuesOfAllRulesHaveTwentyThousandSeries(t *testing.T) {
+	const full, ofARule = 100, 200
+	load := func(m *metrics.Metrics, from int) {
+		text := "domain: shop\ndescriptors:\n"
+		for i := from; i < full+2; i++ {
+			text += fmt.Sprintf("  - {key: k%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
+		}
+		rs, problems := descriptors.Compile([]descriptors.File{{Name: "a.yaml", Data: []byte(text)}}, descriptors.Options{})
+		for _, p := range problems {
+			t.Fatal(p)
+		}
+		m.Loaded(rs, "file", true)
+	}
+	m := metrics.New("v1")
+	load(m, 0)
+	decide := func(rule, value int) {
+		key := fmt.Sprintf("k%d_%d", rule, value)
+		m.Events().Decided(rls.Decided{
+			Domain: "shop", Path: fmt.Sprintf("shop.k%d", rule), Values: &descriptors.MetricPath{Path: "shop." + key, Keys: [2]string{key}},
+			Result: rls.ResultOK, Cost: 1,
+		})
+	}
+	for rule := range full {
+		for value := range ofARule {
+			decide(rule, value)
+		}
+	}
+	decide(full, 0)
+	decide(full, 1)
+	decide(full-1, ofARule-1)
+	expectLines(t, m,
+		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.k99_199"} 2`,
+		`envoy_rls_hits_total{domain="shop",result="ok",rule="shop.k100/_other"} 2`,
+		`envoy_rls_series_capped_total 2`,
+	)
+	load(m, 1) // the values of a rule that is gone leave room for others
+	decide(full+1, 0)
+	expectLines(t, m, `envoy_rls_hits_total{domain="shop",result="ok",rule="shop.k101_0"} 1`, `envoy_rls_series_capped_total 2`)
+}
