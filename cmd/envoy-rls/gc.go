@@ -17,12 +17,12 @@ const (
 
 // tuneGC sets the garbage collector by the memory that there is: the limit in GOMEMLIMIT, or nine tenths of the
 // control group's, or if there is none, what keeps counters of the given size clear of it. GOGC, where it is
-// set, stays.
-func tuneGC(counters int64) {
+// set, stays. ofGroup knows the control group's limit.
+func tuneGC(counters int64, ofGroup memlimit.Provider) {
 	percent := gcPercentWithLimit
 	limit := debug.SetMemoryLimit(-1)
 	if limit == math.MaxInt64 {
-		if group, err := memlimit.FromCgroup(); err == nil && group > 0 && group < math.MaxInt64 {
+		if group, err := ofGroup(); err == nil && group > 0 && group < math.MaxInt64 {
 			limit = int64(group / 10 * 9)
 		} else {
 			percent, limit = gcPercentWithout, 1<<30+2*counters

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kong"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -53,7 +54,7 @@ func (c *serveCommand) Run(s streams, parsed *kong.Context) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGHUP) // a wish to read the rules again, which happens all the time
-	tuneGC(int64(c.MemoryLimit))
+	tuneGC(int64(c.MemoryLimit), memlimit.FromCgroup)
 	c.level = new(slog.LevelVar)
 	c.level.Set(slog.Level(c.LogLevel))
 	log := c.logger(s.err)
