@@ -6,7 +6,7 @@ MODULES := . bench deploy/test deploy/prometheus/test
 GOLANGCI := go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint
 FUZZTIME ?= 5s
 
-.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench bench-scale bench-profile demo
+.PHONY: help build test check gofmt vet lint fmt fuzz generated long bench bench-scale bench-profile bench-simulate demo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ bench-scale: build ## measure it with more and more rules, counters, callers and
 
 bench-profile: build ## tell on what the CPU time of a decision is spent, into bench/results
 	cd bench && go run . profile --binary ../bin/envoy-rls --results results $(BENCH)
+
+bench-simulate: ## tell what simulate costs, into bench/results
+	go test -run='^$$' -bench=Simulate -benchtime=1000000x -timeout=1h ./cmd/envoy-rls >bench/results/simulate.txt
 
 demo: ## envoy-rls behind a real Envoy
 	@scripts/demo

@@ -94,16 +94,19 @@ func TestTheDocumentTellsHowRedisIsSized(t *testing.T) {
 	}
 }
 
+// readFile is a file of the repository.
+func readFile(t *testing.T, name ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{proctest.Root()}, name...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // TestTheDocumentTellsTheTimesOfTheLatestRun compares docs/sizing.md with bench/results/latest.txt.
 func TestTheDocumentTellsTheTimesOfTheLatestRun(t *testing.T) {
-	read := func(name ...string) string {
-		text, err := os.ReadFile(filepath.Join(append([]string{proctest.Root()}, name...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	page, latest := read("docs", "sizing.md"), read("bench", "results", "latest.txt")
+	page, latest := readFile(t, "docs", "sizing.md"), readFile(t, "bench", "results", "latest.txt")
 	for scenario, row := range map[string]string{
 		"spread": "one fixed window", "hot": "the same one as everybody", "nested": "three fixed windows",
 		"sliding": "one sliding window", "bucket": "one token bucket", "hot-over": "a limit that is used up",
@@ -114,6 +117,25 @@ func TestTheDocumentTellsTheTimesOfTheLatestRun(t *testing.T) {
 		}
 		if line := fmt.Sprintf("| %s | %s µs | %s µs |", row, m[1], m[2]); !strings.Contains(page, line) {
 			t.Errorf("docs/sizing.md should say\n%s", line)
+		}
+	}
+}
+
+// TestTheDocumentTellsWhatASimulationCosts compares docs/simulate.md with bench/results/simulate.txt.
+func TestTheDocumentTellsWhatASimulationCosts(t *testing.T) {
+	page, latest := readFile(t, "docs", "simulate.md"), readFile(t, "bench", "results", "simulate.txt")
+	for traffic, row := range map[string]string{"made-up": "made up", "common": "a log in the common format", "json": "JSON, of 300 bytes a line"} {
+		line := "| " + row + " |"
+		for sets := range 2 {
+			m := regexp.MustCompile(fmt.Sprintf(`(?m)^BenchmarkSimulate/%s/sets=%d\S*\s+1000000\s.*\s([\d.]+) cpu-ns/op`, traffic, sets+1)).FindStringSubmatch(latest)
+			if m == nil {
+				t.Fatalf("bench/results/simulate.txt has no million of %s for %d sets", traffic, sets+1)
+			}
+			ns, _ := strconv.ParseFloat(m[1], 64) // it is digits
+			line += fmt.Sprintf(" %.1f s |", ns*1_000_000/float64(time.Second))
+		}
+		if !strings.Contains(page, line+"\n") {
+			t.Errorf("docs/simulate.md should say\n%s", line)
 		}
 	}
 }
