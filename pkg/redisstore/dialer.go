@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,10 +74,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	if socket, ok := c.(syscall.Conn); ok {
-		return patientSocket{patient{c}, socket}, nil
-	}
-	return patient{c}, nil
+	return lookedAt(patient{c}), nil
 }
 
 // maxLimits bounds the addresses that are known. Servers that come and go leave theirs.
@@ -127,8 +125,62 @@ func (p patient) SetReadDeadline(t time.Time) error {
 // NetConn is the connection that is patient, as the client library finds the socket below TLS.
 func (p patient) NetConn() net.Conn { return p.Conn }
 
+// lookedAt has the client library look at a connection before it uses it again.
+func lookedAt(p patient) net.Conn {
+	if socket, ok := p.Conn.(syscall.Conn); ok {
+		return patientSocket{p, socket}
+	}
+	if secured, ok := p.Conn.(*tls.Conn); ok {
+		if socket, ok := secured.NetConn().(syscall.Conn); ok {
+			return securedSocket{p, socket}
+		}
+	}
+	return p
+}
+
 // patientSocket is one whose socket can be looked at, by which it is found out that a server has closed it.
 type patientSocket struct {
 	patient
 	syscall.Conn
+}
+
+// securedSocket is a patientSocket with TLS in between.
+type securedSocket struct {
+	patient
+	socket syscall.Conn
+}
+
+// ticketTime is how long it may take to read what has come. Where a server has hung up, or said more than it was asked, it
+// takes none.
+const ticketTime = time.Millisecond
+
+var errUnasked = errors.New("the server has said what it wasn't asked")
+
+// SyscallConn implements syscall.Conn. The error is for a connection that is of no use any more. What has come unasked on one
+// that is may be a ticket for a later session, which the library would take for the end: it is read here.
+func (s securedSocket) SyscallConn() (syscall.RawConn, error) {
+	raw, err := s.socket.SyscallConn()
+	if err != nil || !readable(raw) {
+		return raw, err
+	}
+	if err := s.Conn.SetReadDeadline(time.Now().Add(ticketTime)); err != nil {
+		return nil, err
+	}
+	switch _, err := s.Conn.Read(make([]byte, 1)); {
+	case err == nil:
+		return nil, errUnasked
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, err
+	}
+	return raw, s.Conn.SetReadDeadline(time.Time{})
+}
+
+// readable tells whether something has come, if only the end.
+func readable(raw syscall.RawConn) bool {
+	var come error
+	err := raw.Read(func(fd uintptr) bool {
+		_, _, come = syscall.Recvfrom(int(fd), make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		return true
+	})
+	return err == nil && !errors.Is(come, syscall.EAGAIN)
 }

@@ -19,13 +19,11 @@ import (
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// startSecure starts a server that speaks TLS only, with the authority's certificate of a name.
+// startSecure starts a server with the authority's certificate of a name.
 func startSecure(t *testing.T, a *proctest.Authority, name string) (url string) {
 	t.Helper()
-	port := proctest.FreePort(t)
-	proctest.StartRedis(t, "--tls-port", fmt.Sprint(port), "--tls-cert-file", a.File(name+".crt"), "--tls-key-file", a.File(name+".key"),
-		"--tls-ca-cert-file", a.File("ca.crt"), "--tls-auth-clients", "yes")
-	return fmt.Sprintf("rediss://127.0.0.1:%d", port)
+	_, secured := proctest.StartSecureRedis(t, a, name)
+	return "rediss://" + secured
 }
 
 func TestConnectionsAreSecured(t *testing.T) {
@@ -61,6 +59,69 @@ func TestConnectionsAreSecured(t *testing.T) {
 			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
 		}
 		_ = s.Close()
+	}
+}
+
+// TestNoRequestIsSentWhereTheServerHasHungUp ends all connections, and has none of them cost a request.
+func TestNoRequestIsSentWhereTheServerHasHungUp(t *testing.T) {
+	a := proctest.NewAuthority(t)
+	a.Sign("server")
+	a.Sign("client")
+	r, secured := proctest.StartSecureRedis(t, a, "server")
+	for _, url := range []string{r.URL(), "rediss://" + secured} {
+		s, err := Open(Options{Address: url, Prefix: "p:", Timeout: 5 * time.Second, TLS: TLS{Client: certs.Client{
+			Authorities: certs.NewAuthorities(a.File("ca.crt"), nil), Certificate: certs.NewPair(a.File("client.crt"), a.File("client.key"), nil),
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = s.Close() }()
+		for range 3 {
+			if err := s.Decide(t.Context(), batch("a", 1)); err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			if err := r.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestATicketForALaterSessionIsNoFarewell looks at a connection before anything was read of it.
+func TestATicketForALaterSessionIsNoFarewell(t *testing.T) {
+	a := proctest.NewAuthority(t)
+	a.Sign("server")
+	a.Sign("client")
+	r, secured := proctest.StartSecureRedis(t, a, "server")
+	d := newDialer(&target{tls: true, options: &Options{DialTimeout: 5 * time.Second, TLS: TLS{Client: certs.Client{
+		Authorities: certs.NewAuthorities(a.File("ca.crt"), nil), Certificate: certs.NewPair(a.File("client.crt"), a.File("client.key"), nil),
+	}}}})
+	c, err := d.dial(t.Context(), "tcp", secured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }() // the server has
+	socket, ok := c.(securedSocket)
+	if !ok {
+		t.Fatalf("the connection is a %T", c)
+	}
+	come := func() bool {
+		raw, err := socket.socket.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return readable(raw)
+	}
+	proctest.Eventually(t, "tickets come", come)
+	if _, err := socket.SyscallConn(); err != nil {
+		t.Errorf("with tickets to read: %v", err)
+	}
+	if err := r.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err(); err != nil {
+		t.Fatal(err)
+	}
+	proctest.Eventually(t, "the server hangs up", come)
+	if _, err := socket.SyscallConn(); err == nil {
+		t.Error("it isn't noticed that the server has hung up")
 	}
 }
 
