@@ -39,33 +39,45 @@ func TestRedisIsLateNowAndThen(t *testing.T) {
 	t.Error(problem)
 }
 
+// TestAPausingRedisGetsNoStormOfHandshakes has 500 calls a second over TLS: a connection is a handshake.
 func TestAPausingRedisGetsNoStormOfHandshakes(t *testing.T) {
 	t.Parallel()
-	proxy := proctest.StartProxy(t, proctest.StartRedis(t).Addr, 1)
-	s := startSite(t, "--redis="+proxy.URL(), rulesIn(t, policyRules()))
+	a := proctest.NewAuthority(t)
+	a.Sign("server")
+	a.Sign("client")
+	_, secured := proctest.StartSecureRedis(t, a, "server")
+	proxy := proctest.StartProxy(t, secured, 1)
+	s := startSite(t, append(secure(a), "--redis=rediss://"+proxy.Addr, rulesIn(t, policyRules()))...)
 	l := s.policyLoad(625)
 	l.awaitCalm("before")
-	began, accepted := time.Now(), proxy.Accepted()
-	p := l.during(func() {
-		tick := time.NewTicker(50 * time.Millisecond)
-		defer tick.Stop()
-		for range 15 {
-			proxy.Hold()
-			<-tick.C
-			proxy.Release()
-			for range 3 {
-				<-tick.C
-			}
+	late := ""
+	for range tries { // of which a machine without time may spoil some
+		began, accepted := time.Now(), proxy.Accepted()
+		p := l.during(func() { pause(proxy, 15) })
+		accepted = proxy.Accepted() - accepted
+		t.Logf("%d connections in %s; %s", accepted, time.Since(began), p.of())
+		// 20 at once, and 10 a second.
+		if most := 20 + int(10*time.Since(began).Seconds()); accepted > most {
+			t.Errorf("%d connections were opened in %s", accepted, time.Since(began))
 		}
-	})
-	accepted = proxy.Accepted() - accepted
-	t.Logf("%d connections in %s; %s", accepted, time.Since(began), p.of())
-	// 20 at once, and 10 a second.
-	if most := 20 + int(10*time.Since(began).Seconds()); accepted > most {
-		t.Errorf("%d connections were opened in %s", accepted, time.Since(began))
+		l.awaitCalm("after")
+		if late = p.checkOutage(t); late == "" {
+			return
+		}
 	}
-	if late := p.checkOutage(t); late != "" {
-		t.Error(late)
+	t.Error(late)
+}
+
+// pause has nothing come or go for 50 ms, some times, five a second.
+func pause(proxy *proctest.Proxy, times int) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for range times {
+		proxy.Hold()
+		<-tick.C
+		proxy.Release()
+		for range 3 {
+			<-tick.C
+		}
 	}
-	l.awaitCalm("after")
 }

@@ -33,8 +33,8 @@ func TestCertificatesAndThePasswordOfRedisAreReplaced(t *testing.T) {
 	}
 	user("on", ">"+first, "~*", "+@all")
 	write("password", "limiter:"+first)
-	s := startSite(t, "--redis=rediss://"+secured, "--redis-auth-file="+files.File("password"), "--redis-tls-ca="+files.File("ca.crt"),
-		"--redis-tls-cert="+files.File("client.crt"), "--redis-tls-key="+files.File("client.key"), rulesIn(t, policyRules()))
+	s := startSite(t, append(secure(files), "--redis=rediss://"+secured, "--redis-auth-file="+files.File("password"),
+		rulesIn(t, policyRules()))...)
 	l := s.policyLoad(250)
 	l.awaitCalm("before")
 	var all phase
@@ -79,6 +79,13 @@ func TestCertificatesAndThePasswordOfRedisAreReplaced(t *testing.T) {
 	l.awaitCalm("afterwards")
 	l.end()
 	(&outage{}).checkCounts(s, l, 0)
+}
+
+// secure are the arguments by which a service is a client of an authority's Redis.
+func secure(a *proctest.Authority) []string {
+	return []string{
+		"--redis-tls-ca=" + a.File("ca.crt"), "--redis-tls-cert=" + a.File("client.crt"), "--redis-tls-key=" + a.File("client.key"),
+	}
 }
 
 func read(t testing.TB, file string) string {
