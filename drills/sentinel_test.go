@@ -13,20 +13,18 @@ import (
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
 
-// hearsay is how often sentinels ask the servers while they choose a master. They don't tell of it before.
-const hearsay = time.Second
-
 // failover is the loss of a master under load, until another one decides.
 type failover struct {
 	load   *load
 	sites  []*site
 	master *proctest.Redis
 	others []*proctest.Redis // one of which becomes the master
+	tell   []*proctest.Redis // the sentinels
 	lost   int               // decisions that replicas need not have, in all losses
 }
 
-// run has the master go, and waits until each replica of the service is answered by the next one, soon after that has
-// become one. It returns the next one.
+// run has the master go, and waits until each replica of the service is answered by the next one, soon after a sentinel
+// names that. It returns the next one.
 func (f *failover) run(t *testing.T, goes func()) (next *proctest.Redis) {
 	t.Helper()
 	known := inStep(t, f.master, f.others...)
@@ -37,7 +35,9 @@ func (f *failover) run(t *testing.T, goes func()) (next *proctest.Redis) {
 		gone = time.Now()
 		next = awaitMaster(t, f.others...)
 		t.Logf("after %s there is another master", time.Since(began))
-		f.load.awaitRecovery(recovery+hearsay, f.sites...)
+		awaitNamed(t, next, f.tell...)
+		t.Logf("after %s a sentinel names it", time.Since(began))
+		f.load.awaitRecovery(recovery, f.sites...)
 	})
 	if late := p.checkOutage(t); late != "" {
 		t.Error(late)
@@ -84,6 +84,22 @@ func awaitMaster(t testing.TB, servers ...*proctest.Redis) (master *proctest.Red
 		return master != nil
 	})
 	return master
+}
+
+// awaitNamed returns once one of some sentinels names a master. They ask the servers once a second while they choose one, so
+// that it may have been the master for as long.
+func awaitNamed(t testing.TB, master *proctest.Redis, sentinels ...*proctest.Redis) {
+	t.Helper()
+	clients := make([]*redis.Client, len(sentinels))
+	for i, s := range sentinels {
+		clients[i] = s.Client()
+	}
+	proctest.Eventually(t, "a sentinel names the master", func() bool {
+		return slices.ContainsFunc(clients, func(c *redis.Client) bool {
+			addr, err := c.Do(t.Context(), "SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster").StringSlice()
+			return err == nil && strings.Join(addr, ":") == master.Addr
+		})
+	})
 }
 
 // awaitRecovery waits until Redis decides all calls again, and all breakers are closed, which must be soon.
@@ -144,7 +160,7 @@ func TestSentinelsReplaceAMasterThatIsKilledAndOneThatIsFrozen(t *testing.T) {
 	t.Parallel()
 	r := proctest.StartRedisSentinels(t, 2)
 	rules := rulesIn(t, policyRules())
-	f := &failover{master: r.Master, others: r.Replicas}
+	f := &failover{master: r.Master, others: r.Replicas, tell: r.Sentinels}
 	for range 2 {
 		f.sites = append(f.sites, startSite(t, "--redis="+r.URL(), rules))
 	}
