@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
@@ -34,7 +33,6 @@ func TestAValidButWrongRuleIsPushed(t *testing.T) {
 		sites = append(sites, startSite(t, "--redis="+r.URL(), "--rules="+rules, "--admin-token-file="+tokens))
 	}
 	l := newLoad(t)
-	l.deadline = time.Second
 	const perSecond = 30
 	l.open(perSecond, always(sites[0].client, request("shop", "user", "ann")), always(sites[1].client, request("shop", "user", "ann")))
 	l.awaitCalls(60)
