@@ -81,8 +81,7 @@ func TestAFloodOfNewValuesFillsNeitherRedisNorOtherDomains(t *testing.T) {
 	if late != "" {
 		t.Error(late)
 	}
-	// One or two of a hundred are taken for ones that came before.
-	if n, least := int(s.Metric("envoy_rls_overflow_hits_total")), answered*98/100-most; n < least {
+	if n, least := int(s.Metric("envoy_rls_overflow_hits_total")), answered-most*11/10; n < least {
 		t.Errorf("of %d hits %d have shared a counter, want %d or more", answered, n, least)
 	}
 	keys, err := r.Client().DBSize(t.Context()).Result()

@@ -14,8 +14,8 @@ const DefaultMaxValues = 1_000_000
 
 // distinct remembers which values of a rule were seen in the present period, up to a most: a client that makes
 // up values must not fill the store. It is a chain of Bloom filters, each four times as large as the one before,
-// so that it is as small as what it has seen. Of a hundred values one or two
-// are taken for ones that were seen, and get a counter although the most is reached, which does no harm. Any number of goroutines may use it.
+// so that it is as small as what it has seen. Of 10,000 values one or two are taken for ones that were seen, and get a counter
+// although the most is reached: of 50,000 a second, some. Any number of goroutines may use it.
 type distinct struct {
 	most   int64
 	period time.Duration
@@ -36,8 +36,8 @@ type layer struct {
 
 const (
 	firstLayer   = 1 << 10
-	bitsForValue = 12
-	probes       = 6
+	bitsForValue = 24
+	probes       = 12
 )
 
 func newDistinct(most int64, period time.Duration) *distinct {

@@ -17,7 +17,7 @@ func TestDistinctAdmitsUpToTheMostAndWhatItHasSeen(t *testing.T) {
 				admitted++
 			}
 		}
-		if admitted < most || admitted > most+most/20+1 {
+		if admitted < most || admitted > most+most/1000+1 {
 			t.Errorf("of %d values %d have counters, want about %d", 2*most, admitted, most)
 		}
 		for i := range most {
@@ -34,12 +34,25 @@ func TestDistinctAdmitsUpToTheMostAndWhatItHasSeen(t *testing.T) {
 	}
 }
 
+func TestAFloodOfValuesBeyondTheMostHasHardlyAnyCounters(t *testing.T) {
+	const most, flood = 20_000, 500_000
+	d, now, more := newDistinct(most, time.Hour), time.Unix(1_800_000_000, 0), 0
+	for i := range most + flood {
+		if d.admit(fmt.Append(nil, i), now) && i >= most {
+			more++
+		}
+	}
+	if more > flood/5000 {
+		t.Errorf("of %d values beyond the most %d have counters of their own", flood, more)
+	}
+}
+
 func TestDistinctIsSmallWhileItHasSeenLittle(t *testing.T) {
 	d := newDistinct(DefaultMaxValues, time.Hour)
 	for i := range 500 {
 		d.admit(fmt.Append(nil, i), time.Now())
 	}
-	if layers := *d.layers.Load(); len(layers) != 1 || len(layers[0].bits)*8 > 2000 {
+	if layers := *d.layers.Load(); len(layers) != 1 || len(layers[0].bits)*8 > 4000 {
 		t.Errorf("%d layers, the first of %d words", len(layers), len(layers[0].bits))
 	}
 }
