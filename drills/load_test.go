@@ -86,18 +86,6 @@ func (l *load) open(perSecond int, sources ...source) {
 	})
 }
 
-// closed has so many callers call as often as they are answered.
-func (l *load) closed(callers int, sources ...source) {
-	for c := range callers {
-		l.workers.Go(func() {
-			s := sources[c%len(sources)]
-			for n := c; l.ctx.Err() == nil; n += callers {
-				l.call(s.client, s.request(n))
-			}
-		})
-	}
-}
-
 func (l *load) call(client ratelimit.RateLimitServiceClient, req *ratelimit.RateLimitRequest) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.deadline)
 	defer cancel()
