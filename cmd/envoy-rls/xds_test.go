@@ -97,7 +97,7 @@ func gatewayFile(t *testing.T, name string) string {
 	return string(text)
 }
 
-// envoyGateway is Envoy Gateway's environment, but for TLS and for Redis.
+// envoyGateway is Envoy Gateway's environment, but for TLS and for Redis; e2e has all of it.
 func envoyGateway(plane *proctest.ControlPlane) []string {
 	return []string{
 		"RUNTIME_ROOT=/data", "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_IGNOREDOTFILES=true", "RUNTIME_WATCH_ROOT=false",
@@ -110,6 +110,8 @@ const (
 	gatewayDomain = "default/eg/http"
 	wideRoute     = "httproute/default/shop/rule/0/match/0/*_example_com"
 	gatewayRule   = wideRoute + "=" + wideRoute + "|rule-0-match-0=rule-0-match-0|rule-0-method=rule-0-method|rule-0-path=rule-0-path"
+	exactRoute    = "httproute/default/shop/rule/1/match/0/www_example_com"
+	gatewayNet    = exactRoute + "=" + exactRoute + "|masked_remote_address="
 )
 
 func TestInEnvoyGatewaysEnvironmentItsRulesAreServed(t *testing.T) {
@@ -135,6 +137,11 @@ func TestInEnvoyGatewaysEnvironmentItsRulesAreServed(t *testing.T) {
 	c.becomes("/readyz", http.StatusOK)
 	tells(s, t, "rules loaded", "version=1", "resources=2", "domains=2", "warnings=0")
 	c.admits(3, gatewayRule)
+	c.admits(5, gatewayNet+"192.0.2.0/24")
+	c.admits(9, gatewayNet+"invert:198.51.100.0/24")
+	if got := c.ask(gatewayNet+"0.0.0.0/0|remote_address=192.0.2.1", gatewayNet+"invert:192.0.2.0/24"); got != "OK" {
+		t.Errorf("another network is %s", got)
+	}
 	c.hasMetric(1, "envoy_rls_config_info", `source="xds"`)
 	c.hasMetric(1, "envoy_rls_control_plane_up")
 
