@@ -14,7 +14,7 @@ import (
 // fleet is which replicas a command asks, through their admin ports: one, or all.
 type fleet struct {
 	adminClient
-	Fleet []string `placeholder:"NAME:PORT,…" help:"Ask all replicas instead: every address that a name has, as a headless Service's, or the host:port of each."`
+	Fleet []string `placeholder:"NAME:PORT,…" help:"Ask all replicas instead: every address that a name has, as a headless Service's, or the host:port of each. Their admin must listen there: --admin-host (DEBUG_HOST)."`
 }
 
 const (
