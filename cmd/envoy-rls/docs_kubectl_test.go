@@ -17,7 +17,7 @@ import (
 var inReplica = regexp.MustCompile(`(?m)kubectl .* -- /bin/envoy-rls (.*)\n([^$\x60\n{].*)?`)
 
 // TestTheCommandsForReplicasDoWhatIsSaid runs those of the documents and of the chart's notes, beside the chart's rules and those
-// that the runbook has in mind. How kubectl gets them there is a matter of deploy/test.
+// that the runbook has in mind, and with a fleet's admin. How kubectl gets them there is a matter of deploy/test.
 func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	demo, err := os.ReadFile(filepath.Join(proctest.Root(), "config", "demo.yaml"))
@@ -26,6 +26,7 @@ func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"demo.yaml": string(demo),
+		"token":     "a-token-for-tests-only\n",
 		"shop.yaml": "domain: shop\ndescriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
@@ -38,15 +39,24 @@ func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 	}
 	pages := documents(t)
 	pages["NOTES.txt"] = string(notes)
-	ran := 0
+	token, ran := filepath.Join(dir, "token"), map[bool]int{} // by whether admin is asked
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		for _, m := range inReplica.FindAllStringSubmatch(pages[name], -1) {
-			ran++
-			service := proctest.StartService(t, "--rules="+dir)
-			command := strings.NewReplacer("DOMAIN", "shop", "KEY=VALUE", "usr=ann").Replace(m[1])
+			service := proctest.StartService(t, "--rules="+dir, "--admin-host=0.0.0.0", "--admin-token-file="+token)
+			command := strings.NewReplacer("DOMAIN", "shop", "KEY=VALUE", "usr=ann", "{{ $name }}-headless:6070", service.Admin,
+				"envoy-rls-headless:6070", service.Admin, "/etc/envoy-rls/admin/token", token).Replace(m[1])
 			cmd := exec.Command(proctest.Binary(t), strings.Fields(command)...)
-			cmd.Env = append(os.Environ(), "RLS_ADDR="+service.GRPC)
-			out, _ := cmd.CombinedOutput() // an exit of 1 is a refusal
+			cmd.Env = append(os.Environ(), "RLS_ADDR="+service.GRPC, "ENVOY_RLS_ADMIN=http://"+service.Admin)
+			out, err := cmd.CombinedOutput()
+			asksAdmin := !strings.HasPrefix(command, "call ")
+			ran[asksAdmin]++
+			if asksAdmin {
+				if err != nil {
+					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
+				}
+				continue
+			}
+			// An exit of 1 is a refusal.
 			if m[2] != "" && string(out) != m[2]+"\n" || !strings.HasPrefix(string(out), "1   OK ") {
 				t.Errorf("%s: %s prints\n%s", name, command, out)
 			}
@@ -55,7 +65,7 @@ func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 			}
 		}
 	}
-	if ran < 5 {
-		t.Errorf("there are %d", ran)
+	if ran[false] < 5 || ran[true] < 5 {
+		t.Errorf("there are %d, and %d that ask admin", ran[false], ran[true])
 	}
 }

@@ -173,7 +173,7 @@ var otherBlocks = map[string]struct {
 	test   string
 }{
 	"docs/envoy.md":      {1, "TestTheDocumentsExampleIsTrue"},
-	"docs/kubernetes.md": {1, "TestTheGuidesValuesAreTheChartsAndItsRulesAreMounted"},
+	"docs/kubernetes.md": {2, "TestTheGuidesValuesAreTheChartsAndItsRulesAreMounted"},
 	"docs/migration.md":  {1, "TestTheFilterOfTheMigrationIsValid"},
 	"docs/tracing.md":    {2, "TestACallIsBelowEnvoysSpanInItsTrace"},
 }

@@ -35,19 +35,27 @@ var valueSets = map[string]string{
 	"Redis by TLS":               `{redis: {url: "rediss://redis.example:6380", tlsSecret: redis-tls, tlsClientCertificate: true}}`,
 	"TLS":                        `{tls: {secret: rls-tls}}`,
 	"mutual TLS":                 `{tls: {secret: rls-tls, clientCA: true}}`,
+	"sentinels with a password":  `{redis: {url: "redis+sentinel://a,b/main", authSecret: redis-auth, sentinelAuthSecret: sentinel-auth}}`,
+	"tokens":                     `{admin: {tokenSecret: envoy-rls-admin}}`,
+	"a fleet":                    `{admin: {tokenSecret: envoy-rls-admin, fleet: true}}`,
+	"a fleet that all may reach": `{admin: {fleet: true}, networkPolicy: {enabled: false}}`,
+	"a control plane":            `{extraArgs: [--config-type=xds, "--xds-server=plane.example:18001"]}`,
+	"traces":                     `{extraEnv: [{name: TRACING_ENABLED, value: "true"}, {name: OTEL_EXPORTER_OTLP_ENDPOINT, value: "http://collector:4318"}]}`,
 	"no autoscaling":             `{autoscaling: {enabled: false}, replicas: 5}`,
 	"memory":                     `{store: memory}`,
 	"nothing around it":          `{autoscaling: {enabled: false}, podDisruptionBudget: {enabled: false}, networkPolicy: {enabled: false}}`,
 	"everything": `
 image: {digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", pullPolicy: Always}
 imagePullSecrets: [{name: mine}]
-redis: {url: "rediss+cluster://a:7000,b:7001", authSecret: redis-auth, tlsSecret: redis-tls, tlsClientCertificate: true}
+redis: {url: "rediss+cluster://a:7000,b:7001", authSecret: redis-auth, sentinelAuthSecret: sentinel-auth, tlsSecret: redis-tls, tlsClientCertificate: true}
 rules:
   shop.yaml: |
     domain: shop
     descriptors: [{key: user, rate_limit: {unit: hour, requests_per_unit: 9}}]
   bulk.yml: "domain: bulk\ndescriptors: []\n"
 tls: {secret: rls-tls, clientCA: true}
+admin: {tokenSecret: admin-tokens, fleet: true}
+hashKeySecret: hashing
 extraArgs: [--default-algorithm=sliding_window]
 extraEnv: [{name: LOG_FORMAT, value: json}]
 extraVolumes: [{name: more, emptyDir: {}}]
@@ -55,7 +63,7 @@ extraVolumeMounts: [{name: more, mountPath: /more}]
 drainSeconds: 10
 shutdownSeconds: 30
 connectionAge: 1h30m
-networkPolicy: {gatewayNamespaces: [a, b], monitoringNamespaces: [monitoring], extraEgress: [{ports: [{port: 4317}]}]}
+networkPolicy: {gatewayNamespaces: [a, b], monitoringNamespaces: [monitoring], extraEgress: [{ports: [{port: 8125}]}]}
 serviceMonitor: {enabled: true, labels: {release: prometheus}, interval: 15s}
 prometheusRule: {enabled: true, labels: {release: prometheus}}
 podAnnotations: {a: b}
@@ -86,6 +94,7 @@ func TestTheChartNamesAllThatIsMissingOrWrong(t *testing.T) {
 		{`{redis: {url: "redis://me:secret@redis:6379"}}`, "redis.url holds a password"},
 		{`{redis: {url: "redis://:secret@redis:6379"}}`, "redis.url holds a password"},
 		{`{redis: {authSecret: a}}`, "give its address by redis.url"},
+		{`{redis: {sentinelAuthSecret: a}}`, "give its address by redis.url"},
 		{`{redis: {url: redis:6379, tlsClientCertificate: true}}`, "needs redis.tlsSecret"},
 		{`{store: memory, redis: {url: redis:6379}}`, "leave one of them away"},
 		{`{tls: {clientCA: true}}`, "tls.clientCA needs tls.secret"},
@@ -108,10 +117,19 @@ func TestTheChartNamesAllThatIsMissingOrWrong(t *testing.T) {
 
 // One of them would be mended, and the other not.
 func TestTheChartDeploysWhatTheManifestsDo(t *testing.T) {
-	ofChart, ofManifests := chart(t, `{}`), build(t)
+	for set, components := range map[string][]string{`{}`: nil, valueSets["a fleet"]: {"admin"}} {
+		t.Run(set, func(t *testing.T) { sameDeployed(t, chart(t, set), build(t, components...)) })
+	}
+}
+
+func sameDeployed(t *testing.T, ofChart, ofManifests objects) {
+	t.Helper()
 	got, want := deployment(t, ofChart).Spec, deployment(t, ofManifests).Spec
 	for _, s := range []*appsv1.DeploymentSpec{&got, &want} {
 		s.Selector, s.Template.Labels = nil, nil
+		byName(s.Template.Spec.Volumes, func(v corev1.Volume) string { return v.Name })
+		byName(s.Template.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) string { return m.Name })
+		byName(s.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) string { return p.Name })
 		for i := range s.Template.Spec.TopologySpreadConstraints {
 			s.Template.Spec.TopologySpreadConstraints[i].LabelSelector = nil
 		}
@@ -125,10 +143,18 @@ func TestTheChartDeploysWhatTheManifestsDo(t *testing.T) {
 	equal(t, "the rules", find[*corev1.ConfigMap](t, ofChart, "ConfigMap envoy-rls-rules").Data,
 		find[*corev1.ConfigMap](t, ofManifests, "ConfigMap envoy-rls-rules").Data)
 	for _, name := range []string{"envoy-rls", "envoy-rls-headless"} {
-		equal(t, "Service "+name, find[*corev1.Service](t, ofChart, "Service "+name).Spec.Ports,
-			find[*corev1.Service](t, ofManifests, "Service "+name).Spec.Ports)
+		ports := func(all objects) []corev1.ServicePort {
+			return byName(find[*corev1.Service](t, all, "Service "+name).Spec.Ports, func(p corev1.ServicePort) string { return p.Name })
+		}
+		equal(t, "Service "+name, ports(ofChart), ports(ofManifests))
 	}
 	equal(t, "the autoscaler", autoscaler(t, ofChart).Spec, autoscaler(t, ofManifests).Spec)
+}
+
+// byName sorts what is in no order.
+func byName[T any](list []T, name func(T) string) []T {
+	slices.SortFunc(list, func(a, b T) int { return strings.Compare(name(a), name(b)) })
+	return list
 }
 
 func TestASecretOfTheChartIsAFileThatAVariableNames(t *testing.T) {
@@ -141,16 +167,20 @@ func TestASecretOfTheChartIsAFileThatAVariableNames(t *testing.T) {
 		got[e.Name] = e.Value
 	}
 	equal(t, "the environment", got, map[string]string{
-		"GRPC_SERVER_USE_TLS":    "true",
-		"GRPC_SERVER_TLS_CERT":   "/etc/envoy-rls/tls/tls.crt",
-		"GRPC_SERVER_TLS_KEY":    "/etc/envoy-rls/tls/tls.key",
-		"GRPC_CLIENT_TLS_CACERT": "/etc/envoy-rls/tls/ca.crt",
-		"REDIS_AUTH_FILE":        "/etc/envoy-rls/redis-auth/auth",
-		"REDIS_TLS":              "true",
-		"REDIS_TLS_CACERT":       "/etc/envoy-rls/redis-tls/ca.crt",
-		"REDIS_TLS_CLIENT_CERT":  "/etc/envoy-rls/redis-tls/tls.crt",
-		"REDIS_TLS_CLIENT_KEY":   "/etc/envoy-rls/redis-tls/tls.key",
-		"LOG_FORMAT":             "json",
+		"GRPC_SERVER_USE_TLS":      "true",
+		"GRPC_SERVER_TLS_CERT":     "/etc/envoy-rls/tls/tls.crt",
+		"GRPC_SERVER_TLS_KEY":      "/etc/envoy-rls/tls/tls.key",
+		"GRPC_CLIENT_TLS_CACERT":   "/etc/envoy-rls/tls/ca.crt",
+		"REDIS_AUTH_FILE":          "/etc/envoy-rls/redis-auth/auth",
+		"REDIS_SENTINEL_AUTH_FILE": "/etc/envoy-rls/sentinel-auth/auth",
+		"REDIS_TLS":                "true",
+		"REDIS_TLS_CACERT":         "/etc/envoy-rls/redis-tls/ca.crt",
+		"REDIS_TLS_CLIENT_CERT":    "/etc/envoy-rls/redis-tls/tls.crt",
+		"REDIS_TLS_CLIENT_KEY":     "/etc/envoy-rls/redis-tls/tls.key",
+		"DEBUG_HOST":               "0.0.0.0",
+		"ADMIN_TOKEN_FILE":         "/etc/envoy-rls/admin/token",
+		"HASH_KEY_FILE":            "/etc/envoy-rls/hash-key/hash-key",
+		"LOG_FORMAT":               "json",
 	})
 	secrets := map[string]string{} // by where they are
 	for _, m := range pod.Containers[0].VolumeMounts {
@@ -161,7 +191,8 @@ func TestASecretOfTheChartIsAFileThatAVariableNames(t *testing.T) {
 		}
 	}
 	equal(t, "the Secrets", secrets, map[string]string{
-		"/etc/envoy-rls/tls": "rls-tls", "/etc/envoy-rls/redis-auth": "redis-auth", "/etc/envoy-rls/redis-tls": "redis-tls",
+		"/etc/envoy-rls/tls": "rls-tls", "/etc/envoy-rls/redis-auth": "redis-auth", "/etc/envoy-rls/sentinel-auth": "sentinel-auth",
+		"/etc/envoy-rls/redis-tls": "redis-tls", "/etc/envoy-rls/admin": "admin-tokens", "/etc/envoy-rls/hash-key": "hashing",
 	})
 }
 

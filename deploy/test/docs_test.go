@@ -23,7 +23,7 @@ func text(t *testing.T, name string) string {
 
 func TestEveryFileThatTheGuideNamesExists(t *testing.T) {
 	var names []string
-	for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text(t, guide), -1) {
+	for _, m := range regexp.MustCompile(`\]\(([^)#]+)(?:#[^)]*)?\)`).FindAllStringSubmatch(text(t, guide), -1) {
 		names = append(names, filepath.Join("docs", m[1]))
 	}
 	links := len(names)
@@ -81,6 +81,22 @@ func TestTheGuidesValuesAreTheChartsAndItsRulesAreMounted(t *testing.T) {
 		if all[name] == nil {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+func TestThePortsThatTheGuideSaysAreOpenAre(t *testing.T) {
+	_, section, _ := strings.Cut(text(t, guide), "\n## Secrets and ports\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	said, block, _ := strings.Cut(section, "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	ports := reachable(t, block)
+	for _, port := range ports {
+		if !strings.Contains(said, port) {
+			t.Errorf("%s is open, which the guide does not say", port)
+		}
+	}
+	if len(ports) != 2 {
+		t.Errorf("%q are open", ports)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -75,6 +76,9 @@ func TestAKubectlCommandThatDoesNotFitIsFound(t *testing.T) {
 		"kubectl get pods -l app=envoy-rls", "kubectl describe deployment rls", "kubectl logs pod/envoy-rls-0", "kubectl logs $POD -c server",
 		"kubectl port-forward $POD 6071", "kubectl get secret yours", "kubectl get poods", "kubectl exec deploy/rls -- /bin/envoy-rls",
 		"kubectl exec deploy/envoy-rls -- /bin/sh", "kubectl exec deploy/envoy-rls", "kubectl apply -f deploy/nowhere", "kubectl -n ratelimit logs",
+		"kubectl create secret generic yours --from-file=token", "kubectl create secret generic mine --from-file=token",
+		"kubectl exec deploy/envoy-rls -- /bin/envoy-rls top --fleet envoy-rls-headless:6070",
+		"kubectl exec deploy/envoy-rls -- /bin/envoy-rls override list --token-file /etc/envoy-rls/admin/token",
 		"kubectl get pod $POD -o jsonpath='{.spec.containers[1].resources}'", "kubectl get secret mine -o jsonpath='{.data.tls\\.pem}'",
 	} {
 		if err := c.check(command); err == nil {
@@ -158,6 +162,54 @@ func (c cluster) names(cmd *cobra.Command) error {
 		return c.target(cmd, args, container)
 	case "get", "describe":
 		return c.object(args, flag("output"))
+	case "generic": // create secret generic
+		return c.secret(args[0], flag("from-file"))
+	}
+	return nil
+}
+
+// secret looks up who reads a key of a Secret that is made.
+func (c cluster) secret(name, key string) error {
+	if err := c.object([]string{"secret", name}, ""); err != nil {
+		return err
+	}
+	for _, e := range deployment(c.t, c.all).Spec.Template.Spec.Containers[0].Env {
+		if c.mounts(e.Value, name) && path.Base(e.Value) == key {
+			return nil
+		}
+	}
+	return fmt.Errorf("nobody reads %s of the Secret %s", key, name)
+}
+
+// mounts tells whether a file is of a Secret.
+func (c cluster) mounts(file, secret string) bool {
+	pod := deployment(c.t, c.all).Spec.Template.Spec
+	for _, m := range pod.Containers[0].VolumeMounts {
+		for _, v := range pod.Volumes {
+			if v.Name == m.Name && v.Secret != nil && v.Secret.SecretName == secret && path.Dir(file) == m.MountPath {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// inside looks up what a command in a pod names: replicas by a Service, and a file of tokens.
+func (c cluster) inside(args []string) error {
+	for i, arg := range args[:len(args)-1] {
+		switch value := args[i+1]; arg {
+		case "--fleet":
+			name, port, _ := strings.Cut(value, ":")
+			s, there := c.all["Service "+name].(*corev1.Service)
+			if !there || s.Spec.ClusterIP != "None" ||
+				!slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return fmt.Sprint(p.Port) == port }) {
+				return fmt.Errorf("%s leads to no replicas", value)
+			}
+		case "--token-file":
+			if value != variable(deployment(c.t, c.all), "ADMIN_TOKEN_FILE") {
+				return fmt.Errorf("there is no file %s", value)
+			}
+		}
 	}
 	return nil
 }
@@ -185,6 +237,7 @@ func (c cluster) target(cmd *cobra.Command, args []string, container corev1.Cont
 		if cmd.ArgsLenAtDash() != 1 || len(args) < 2 || args[1] != "/bin/envoy-rls" {
 			return fmt.Errorf("the image has no %q", args[1:])
 		}
+		return c.inside(args[1:])
 	}
 	return nil
 }

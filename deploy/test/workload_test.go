@@ -262,7 +262,11 @@ func TestTheNetworkPolicyIsForThePodsAndTheirPorts(t *testing.T) {
 			if len(rule.From) == 0 || len(rule.Ports) != 1 {
 				t.Errorf("anybody may call %v", rule.Ports)
 			}
-			if port := rule.Ports[0].Port.String(); port != "grpc" && port != "http" {
+			switch port := rule.Ports[0].Port.String(); port {
+			case "grpc", "http":
+			case "admin", adminPort:
+				selects(t, "who may call admin", rule.From[0].PodSelector, d)
+			default:
 				t.Errorf("port %s may be called", port)
 			}
 		}

@@ -64,6 +64,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $ports | uniq | sortAlpha | toJson }}
 {{- end }}
 
+{{- /* The ports of the control plane and of the collector that extraArgs and extraEnv name, each once, as JSON. */}}
+{{- define "envoy-rls.settingsPorts" -}}
+{{- $places := list }}
+{{- range .Values.extraArgs }}{{ if hasPrefix "--xds-server=" . }}{{ $places = append $places . }}{{ end }}{{ end }}
+{{- $names := list "CONFIG_GRPC_XDS_SERVER_URL" "OTEL_EXPORTER_OTLP_ENDPOINT" "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" }}
+{{- range .Values.extraEnv }}{{ if has .name $names }}{{ $places = append $places (toString .value) }}{{ end }}{{ end }}
+{{- $ports := list }}
+{{- range $places }}
+{{- with regexFind ":[0-9]+(/|$)" . }}{{ $ports = append $ports (regexFind "[0-9]+" . | int) }}{{ end }}
+{{- end }}
+{{- $ports | uniq | sortAlpha | toJson }}
+{{- end }}
+
 {{- /* Ends the rendering with all that is wrong with the values. */}}
 {{- define "envoy-rls.check" -}}
 {{- $wrong := list }}
@@ -80,8 +93,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if regexMatch "://[^/@]*:[^/@]*@" .redis.url }}
 {{- $wrong = append $wrong "redis.url holds a password, which whoever may see the Deployment would see: put it into a Secret, under the key auth, and name that by redis.authSecret" }}
 {{- end }}
-{{- if and (not .redis.url) (or .redis.authSecret .redis.tlsSecret) }}
-{{- $wrong = append $wrong "redis.authSecret and redis.tlsSecret are of a Redis of yours: give its address by redis.url" }}
+{{- if and (not .redis.url) (or .redis.authSecret .redis.sentinelAuthSecret .redis.tlsSecret) }}
+{{- $wrong = append $wrong "redis.authSecret, redis.sentinelAuthSecret and redis.tlsSecret are of a Redis of yours: give its address by redis.url" }}
 {{- end }}
 {{- if and .redis.tlsClientCertificate (not .redis.tlsSecret) }}
 {{- $wrong = append $wrong "redis.tlsClientCertificate needs redis.tlsSecret, which holds it" }}
