@@ -39,33 +39,50 @@ func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 	}
 	pages := documents(t)
 	pages["NOTES.txt"] = string(notes)
-	token, ran := filepath.Join(dir, "token"), map[bool]int{} // by whether admin is asked
+	replica := replicaOfDocuments{t, dir, filepath.Join(dir, "token")}
+	calls, others := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		for _, m := range inReplica.FindAllStringSubmatch(pages[name], -1) {
-			service := proctest.StartService(t, "--rules="+dir, "--admin-host=0.0.0.0", "--admin-token-file="+token)
-			command := strings.NewReplacer("DOMAIN", "shop", "KEY=VALUE", "usr=ann", "{{ $name }}-headless:6070", service.Admin,
-				"envoy-rls-headless:6070", service.Admin, "/etc/envoy-rls/admin/token", token).Replace(m[1])
-			cmd := exec.Command(proctest.Binary(t), strings.Fields(command)...)
-			cmd.Env = append(os.Environ(), "RLS_ADDR="+service.GRPC, "ENVOY_RLS_ADMIN=http://"+service.Admin)
-			out, err := cmd.CombinedOutput()
-			asksAdmin := !strings.HasPrefix(command, "call ")
-			ran[asksAdmin]++
-			if asksAdmin {
-				if err != nil {
+			command, out, err := replica.run(m[1])
+			if !strings.HasPrefix(command, "call ") {
+				if others++; err != nil {
 					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
 				}
 				continue
 			}
-			// An exit of 1 is a refusal.
-			if m[2] != "" && string(out) != m[2]+"\n" || !strings.HasPrefix(string(out), "1   OK ") {
-				t.Errorf("%s: %s prints\n%s", name, command, out)
-			}
-			if lines := strings.Split(string(out), "\n"); strings.Contains(command, "--repeat 4") && !strings.HasPrefix(lines[3], "4   OVER_LIMIT") {
+			calls++ // an exit of 1 is a refusal
+			if !isAsSaid(command, out, m[2]) {
 				t.Errorf("%s: %s prints\n%s", name, command, out)
 			}
 		}
 	}
-	if ran[false] < 5 || ran[true] < 5 {
-		t.Errorf("there are %d, and %d that ask admin", ran[false], ran[true])
+	if calls < 5 || others < 5 {
+		t.Errorf("there are %d calls, and %d others", calls, others)
 	}
+}
+
+// isAsSaid tells whether a call prints what is shown, if that is, and four calls a refusal.
+func isAsSaid(command, out, shown string) bool {
+	if shown != "" && out != shown+"\n" || !strings.HasPrefix(out, "1   OK ") {
+		return false
+	}
+	return !strings.Contains(command, "--repeat 4") || strings.HasPrefix(strings.Split(out, "\n")[3], "4   OVER_LIMIT")
+}
+
+// replicaOfDocuments is one of the fleet that the documents have in mind.
+type replicaOfDocuments struct {
+	*testing.T
+	rules, token string
+}
+
+// run runs a command in a new replica, and returns it with the names that are in the place of the documents'.
+func (r replicaOfDocuments) run(text string) (command, out string, err error) {
+	r.Helper()
+	service := proctest.StartService(r.T, "--rules="+r.rules, "--admin-host=0.0.0.0", "--admin-token-file="+r.token)
+	command = strings.NewReplacer("DOMAIN", "shop", "KEY=VALUE", "usr=ann", "{{ $name }}-headless:6070", service.Admin,
+		"envoy-rls-headless:6070", service.Admin, "/etc/envoy-rls/admin/token", r.token).Replace(text)
+	cmd := exec.Command(proctest.Binary(r.T), strings.Fields(command)...)
+	cmd.Env = append(os.Environ(), "RLS_ADDR="+service.GRPC, "ENVOY_RLS_ADMIN=http://"+service.Admin)
+	printed, err := cmd.CombinedOutput()
+	return command, string(printed), err
 }
