@@ -1,6 +1,7 @@
 package drills
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ type failover struct {
 	others []*proctest.Redis // one of which becomes the master
 	tell   []*proctest.Redis // the sentinels
 	lost   int               // decisions that replicas need not have, in all losses
+	slow   []string          // tells of late recoveries
 }
 
 // run has the master go, and waits until each replica of the service is answered by the next one, soon after a sentinel
@@ -37,7 +39,9 @@ func (f *failover) run(t *testing.T, goes func()) (next *proctest.Redis) {
 		t.Logf("after %s there is another master", time.Since(began))
 		awaitNamed(t, next, f.tell...)
 		t.Logf("after %s a sentinel names it", time.Since(began))
-		f.load.awaitRecovery(recovery, f.sites...)
+		if slow := f.load.awaitRecovery(recovery, f.sites...); slow != "" {
+			f.slow = append(f.slow, slow)
+		}
 	})
 	if late := p.checkOutage(t); late != "" {
 		t.Error(late)
@@ -102,8 +106,8 @@ func awaitNamed(t testing.TB, master *proctest.Redis, sentinels ...*proctest.Red
 	})
 }
 
-// awaitRecovery waits until Redis decides all calls again, and all breakers are closed, which must be soon.
-func (l *load) awaitRecovery(within time.Duration, sites ...*site) {
+// awaitRecovery waits until Redis decides all calls again, and all breakers are closed, and tells if that took longer.
+func (l *load) awaitRecovery(within time.Duration, sites ...*site) (slow string) {
 	l.t.Helper()
 	const round = 40 // calls, among which each source has some
 	began := time.Now()
@@ -119,9 +123,10 @@ func (l *load) awaitRecovery(within time.Duration, sites ...*site) {
 	})
 	took := time.Since(began)
 	l.t.Logf("it is asked %s later", took)
-	if took > within+5*slack { // there is no second try
-		l.t.Errorf("Redis answered, and it took %s until it was asked", took)
+	if took > within+slack {
+		return fmt.Sprintf("Redis answered, and it took %s until it was asked\n", took)
 	}
+	return ""
 }
 
 // calledSince is how many calls of a domain began in a time.
@@ -175,6 +180,9 @@ func TestSentinelsReplaceAMasterThatIsKilledAndOneThatIsFrozen(t *testing.T) {
 	f.load.awaitCalls(2 * calm)
 	f.load.awaitCalm("after")
 	f.load.end()
+	if len(f.slow) == 2 { // of which a machine without time may spoil one
+		t.Error(f.slow)
+	}
 	f.checkCounts(t)
 	for _, s := range f.sites {
 		if store := s.isReady(); store != "ok" {
