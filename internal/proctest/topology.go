@@ -19,8 +19,12 @@ type RedisCluster struct {
 	Masters, Replicas []*Redis
 }
 
-// StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted. A master that
-// is gone takes nothing but its own slots with it. Further options are those of each node.
+// steadyTimeout is after how many milliseconds of silence a node is given up that nobody could replace: a busy machine must
+// not bring a cluster down.
+const steadyTimeout = "15000"
+
+// StartRedisCluster starts a cluster whose masters share the slots evenly, each with a replica if wanted, which takes over
+// after a second. A master that is gone takes nothing but its own slots with it. Further options are those of each node.
 func StartRedisCluster(t testing.TB, masters int, withReplicas bool, options ...string) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
@@ -40,6 +44,12 @@ func StartRedisCluster(t testing.TB, masters int, withReplicas bool, options ...
 		first.meet(n)
 	}
 	c.await(t)
+	if !withReplicas {
+		for _, m := range c.Masters {
+			must(t, m.Client().ConfigSet(ctx, "cluster-node-timeout", steadyTimeout).Err())
+		}
+		c.await(t) // one may have been given up before
+	}
 	for i, r := range c.Replicas {
 		id := c.Masters[i].Client().ClusterMyID(ctx).Val()
 		Eventually(t, "a replica knows its master", func() bool { return r.Client().ClusterReplicate(ctx, id).Err() == nil })
