@@ -238,6 +238,13 @@ func (s *stalled) decide(t *testing.T, flow, key string) {
 	proctest.Eventually(t, "the request is queued", func() bool { return s.seen() > before })
 }
 
+// begin has a call under way, before others wait.
+func (s *stalled) begin(t *testing.T, flow string) {
+	t.Helper()
+	s.decide(t, flow, "under way")
+	s.calls(t, 1)
+}
+
 // seen is how many requests were taken or wait.
 func (s *stalled) seen() int {
 	s.mu.Lock()
@@ -269,7 +276,7 @@ func (s *stalled) calls(t *testing.T, n int) [][]string {
 
 func TestFlowsTakeTurns(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "first", "under way")
+	s.begin(t, "first")
 	for i := range 300 {
 		s.decide(t, "flood", fmt.Sprint("flood", i))
 	}
@@ -283,7 +290,7 @@ func TestFlowsTakeTurns(t *testing.T) {
 
 func TestAFloodDoesntHoldUpOtherFlows(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "flood", "under way")
+	s.begin(t, "flood")
 	const calls = 4
 	for i := range calls * maxRequests {
 		s.decide(t, "flood", fmt.Sprint("flood", i))
@@ -307,8 +314,8 @@ func TestAFloodDoesntHoldUpOtherFlows(t *testing.T) {
 // TestWhatIsTooLateIsNotAskedFor has requests wait for a call, one of them until too little of its time is left for another.
 func TestWhatIsTooLateIsNotAskedFor(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "d", "under way")
-	s.roundTrip.Store(int64(8 * time.Second))
+	s.begin(t, "d")
+	s.roundTrip.Store(int64(8 * time.Minute))
 	waits := func(key string, waited, within time.Duration) *waiter {
 		w := newWaiter()
 		w.begin(context.Background(), batch(key, 1), time.Now().Add(-waited), within)
@@ -317,9 +324,9 @@ func TestWhatIsTooLateIsNotAskedFor(t *testing.T) {
 		}
 		return w
 	}
-	late := waits("late", time.Minute, time.Minute+9*time.Second)
-	waits("in time", time.Minute, 2*time.Minute)
-	waits("impatient", 0, 9*time.Second)
+	late := waits("late", time.Hour, time.Hour+9*time.Minute)
+	waits("in time", time.Hour, 2*time.Hour)
+	waits("impatient", 0, 9*time.Minute)
 	s.let <- struct{}{}
 	if keys := fmt.Sprint(s.calls(t, 2)[1]); keys != "[in time impatient]" {
 		t.Errorf("the call has %s", keys)
@@ -333,7 +340,7 @@ func TestWhatIsTooLateIsNotAskedFor(t *testing.T) {
 
 func TestAFlowsQueueIsBounded(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "first", "under way")
+	s.begin(t, "first")
 	for range maxQueued {
 		if err := s.submit(waiting(batch("flood", 1)), "flood"); err != nil {
 			t.Fatal(err)
@@ -351,7 +358,7 @@ func TestAFlowsQueueIsBounded(t *testing.T) {
 
 func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "d", "under way")
+	s.begin(t, "d")
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error)
 	go func() {
@@ -378,7 +385,7 @@ func TestARequestWhoseCallerLeftIsNotCounted(t *testing.T) {
 // TestCallersLeaveWhenTheirTimeIsOver has many wait for different times behind a call that doesn't end.
 func TestCallersLeaveWhenTheirTimeIsOver(t *testing.T) {
 	s := newStalled()
-	s.decide(t, "d", "under way")
+	s.begin(t, "d")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var callers sync.WaitGroup
@@ -422,10 +429,8 @@ func TestACallerWaitsNoLongerThanItsBudget(t *testing.T) {
 	r := proctest.StartRedis(t)
 	s := open(t, r, "p:")
 	s.timeout = 20 * time.Millisecond
-	if err := s.Check(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	pause := r.Client().Do(context.Background(), "client", "pause", "2000", "all")
+	check(t, s)
+	pause := r.Client().Do(context.Background(), "client", "pause", "100000", "all")
 	if pause.Err() != nil {
 		t.Fatal(pause.Err())
 	}

