@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/envoy-rls/envoy-rls/internal/proctest"
 )
@@ -81,7 +82,12 @@ func (r replicaOfDocuments) run(text string) (command, out string, err error) {
 	service := proctest.StartService(r.T, "--rules="+r.rules, "--admin-host=0.0.0.0", "--admin-token-file="+r.token)
 	command = strings.NewReplacer("DOMAIN", "shop", "KEY=VALUE", "usr=ann", "{{ $name }}-headless:6070", service.Admin,
 		"envoy-rls-headless:6070", service.Admin, "/etc/envoy-rls/admin/token", r.token).Replace(text)
-	cmd := exec.Command(proctest.Binary(r.T), strings.Fields(command)...)
+	args := strings.Fields(command)
+	if args[0] == "call" {
+		args = append(args, "--timeout=20s")
+		proctest.Eventually(r.T, "a minute has fifteen seconds left", func() bool { return time.Now().Second() < 45 })
+	}
+	cmd := exec.Command(proctest.Binary(r.T), args...)
 	cmd.Env = append(os.Environ(), "RLS_ADDR="+service.GRPC, "ENVOY_RLS_ADMIN=http://"+service.Admin)
 	printed, err := cmd.CombinedOutput()
 	return command, string(printed), err

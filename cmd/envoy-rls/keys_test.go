@@ -112,8 +112,15 @@ func TestWindowsOfTheReplacedServiceRollAtTheSameSecond(t *testing.T) {
 	service := startReplacing(t, "--compat=envoyproxy-ratelimit", "--redis="+server.URL(), "--redis-per-second",
 		"--redis-per-second-url="+perSecond.URL())
 	old := &oldReplica{t, perSecond.Client(), 20, time.Second}
-	until := time.Now().Add(3 * time.Second)
-	asked, within := both(t, service, old, "second", func(int64) bool { return time.Now().Before(until) })
+	var mu sync.Mutex
+	seconds, began := map[int64]bool{}, time.Now().Unix()
+	asked, within := both(t, service, old, "second", func(int64) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		seconds[time.Now().Unix()] = true
+		return len(seconds) <= 4
+	})
+	most := int(time.Now().Unix() - began + 1) // of windows, if all roll at the same second
 	var hits, admitted int64
 	names, err := old.client.Keys(t.Context(), "p:shop_*").Result()
 	for _, name := range names {
@@ -123,7 +130,7 @@ func TestWindowsOfTheReplacedServiceRollAtTheSameSecond(t *testing.T) {
 		}
 		hits, admitted = hits+n, admitted+min(n, old.limit)
 	}
-	if err != nil || len(names) < 3 || len(names) > 5 || hits != asked || admitted != within {
+	if err != nil || len(names) < 2 || len(names) > most || hits != asked || admitted != within {
 		t.Errorf("%d counters (%v) have %d hits, want %d, and admitted %d, want %d", len(names), err, hits, asked, admitted, within)
 	}
 	if strays, err := server.Client().Keys(t.Context(), "p:shop_*").Result(); err != nil || len(strays) > 0 {

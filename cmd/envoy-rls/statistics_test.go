@@ -29,12 +29,12 @@ descriptors:
     descriptors:
       - key: masked_remote_address
         value: 0.0.0.0/0
-        rate_limit: {unit: hour, requests_per_unit: 3}
+        rate_limit: {unit: day, requests_per_unit: 3}
       - key: masked_remote_address
         value: invert:192.0.2.0/24
         descriptors:
-          - {key: remote_address, rate_limit: {unit: hour, requests_per_unit: 3}}
-      - {key: rule-0-match--1, value: rule-0-match--1, rate_limit: {unit: hour, requests_per_unit: 3}, shadow_mode: true}
+          - {key: remote_address, rate_limit: {unit: day, requests_per_unit: 3}}
+      - {key: rule-0-match--1, value: rule-0-match--1, rate_limit: {unit: day, requests_per_unit: 3}, shadow_mode: true}
 `
 
 const gatewayRoute = "httproute/default/r/rule/0/match/0/*_envoyproxy_io"
