@@ -44,7 +44,10 @@ func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 		beating = append(beating, newCensus(&settings{}, open(), noRulesYet))
 	}
 	for _, c := range beating {
-		c.update(t.Context())
+		proctest.Eventually(t, "a replica beats", func() bool {
+			c.update(t.Context())
+			return c.sharing() != nil
+		})
 	}
 	for _, c := range []struct {
 		name   string
@@ -56,10 +59,10 @@ func TestTheNumberOfReplicasIsGivenOrFoundOut(t *testing.T) {
 		{"by DNS", newCensus(&settings{Peers: "localhost"}, nil, noRulesYet), 1},
 		{"by a name that has no address", newCensus(&settings{Peers: "nobody.invalid"}, nil, noRulesYet), 1},
 	} {
-		c.census.update(t.Context())
-		if n := c.census.count(); n != c.want {
-			t.Errorf("%s: %d replicas, want %d", c.name, n, c.want)
-		}
+		proctest.Eventually(t, fmt.Sprintf("%s there are %d replicas", c.name, c.want), func() bool {
+			c.census.update(t.Context())
+			return c.census.count() == c.want
+		})
 	}
 	r.Kill()
 	beating[2].update(t.Context())

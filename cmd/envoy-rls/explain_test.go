@@ -268,9 +268,14 @@ func TestExplainAndTheServiceAgreeOnTheEnvironment(t *testing.T) {
 	if err := json.Unmarshal([]byte(post(t, service, "application/json", shopRequest("user"))), &live); err != nil {
 		t.Fatal(err)
 	}
-	explain := exec.Command(proctest.Binary(t), "explain", "--json", "--domain", "shop", "user=the same")
-	explain.Env = append(os.Environ(), env...)
-	out, err := explain.Output()
+	var out []byte
+	var err error
+	proctest.Eventually(t, "explain is in time", func() bool {
+		explain := exec.Command(proctest.Binary(t), "explain", "--json", "--domain", "shop", "user=the same")
+		explain.Env = append(os.Environ(), env...)
+		out, err = explain.Output()
+		return !bytes.Contains(out, []byte(tooLate))
+	})
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -312,7 +317,16 @@ func FuzzReadRequest(f *testing.F) {
 }
 
 // post has the service explain a request.
-func post(t *testing.T, service *proctest.Service, accept string, explained *ratelimit.RateLimitRequest) string {
+func post(t *testing.T, service *proctest.Service, accept string, explained *ratelimit.RateLimitRequest) (text string) {
+	t.Helper()
+	proctest.Eventually(t, "the service explains in time", func() bool {
+		text = postOnce(t, service, accept, explained)
+		return !strings.Contains(text, tooLate)
+	})
+	return text
+}
+
+func postOnce(t *testing.T, service *proctest.Service, accept string, explained *ratelimit.RateLimitRequest) string {
 	t.Helper()
 	body, err := protojson.Marshal(explained)
 	if err != nil {

@@ -34,10 +34,20 @@ type commanded struct {
 	out, err string
 }
 
-func command(args ...string) commanded {
-	var out, complaints bytes.Buffer
-	code := run(append([]string{"envoy-rls"}, args...), streams{&out, &complaints})
-	return commanded{code, out.String(), complaints.String()}
+// tooLate is said by what gives up after 2 s, which a busy machine may take.
+const tooLate = "deadline exceeded"
+
+// command runs a command, and again if a busy machine has held up a replica for longer than commands wait.
+func command(args ...string) (c commanded) {
+	for range 3 {
+		var out, complaints bytes.Buffer
+		code := run(append([]string{"envoy-rls"}, args...), streams{&out, &complaints})
+		c = commanded{code, out.String(), complaints.String()}
+		if !strings.Contains(c.out+c.err, tooLate) {
+			break
+		}
+	}
+	return c
 }
 
 // awayIsTold checks that a command says that nobody did not answer.

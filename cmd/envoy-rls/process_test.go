@@ -129,21 +129,24 @@ func TestAClientGetsAnAnswerBeforeItsDeadlineFromAFrozenRedis(t *testing.T) {
 			}
 			proctest.Eventually(t, "a call succeeds", succeeds)
 			redis.Signal(syscall.SIGSTOP)
-			const calls = 21
-			answers := map[codes.Code]int{}
-			for range calls {
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				answer, err := client.ShouldRateLimit(ctx, shopRequest("user"))
-				cancel()
-				answers[status.Code(err)]++
-				if by := answer.GetDynamicMetadata().GetFields()["degraded"].GetStringValue(); err == nil && by != policy {
-					t.Errorf("the answer is marked as degraded by %q", by)
+			// A machine that is busy with other things may hold up calls for 50 ms, hardly most of them for long.
+			proctest.Eventually(t, fmt.Sprintf("most calls end as %s", want), func() bool {
+				const calls = 21
+				inTime := 0
+				for range calls {
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					answer, err := client.ShouldRateLimit(ctx, shopRequest("user"))
+					cancel()
+					switch by := answer.GetDynamicMetadata().GetFields()["degraded"].GetStringValue(); {
+					case status.Code(err) == codes.DeadlineExceeded:
+						continue
+					case status.Code(err) != want || err == nil && by != policy:
+						t.Errorf("a frozen Redis made a call end as %v, degraded by %q; it must be %s, or late", err, by, want)
+					}
+					inTime++
 				}
-			}
-			if answers[want]+answers[codes.DeadlineExceeded] != calls || answers[want] <= calls/2 {
-				// A machine that is busy with other things may hold up some calls for 50 ms, hardly most of them.
-				t.Errorf("a frozen Redis made calls end as %v; most must be %s, and the rest late", answers, want)
-			}
+				return inTime > calls/2
+			})
 			redis.Signal(syscall.SIGCONT)
 			proctest.Eventually(t, "calls succeed again", succeeds)
 		})

@@ -82,7 +82,7 @@ func TestTheReadmeIsTrue(t *testing.T) {
 func (r *reader) follow(b block) {
 	r.t.Helper()
 	words := strings.Fields(strings.NewReplacer(
-		"go run ./cmd/envoy-rls", proctest.Binary(r.t), "redis://localhost:6379", r.redis.URL()).Replace(b.command))
+		"go run ./cmd/envoy-rls call", proctest.Binary(r.t)+" call --timeout=20s", "go run ./cmd/envoy-rls", proctest.Binary(r.t), "redis://localhost:6379", r.redis.URL()).Replace(b.command))
 	if len(words) > 1 && words[1] == "serve" {
 		r.serve(b, words)
 		return

@@ -44,9 +44,11 @@ func TestTheProgramOverRedisSaysWhatSimulateSaysOfItsLog(t *testing.T) {
 	proctest.Eventually(t, "no minute ends near a step", func() bool { return time.Now().Second()%8 == 2 })
 	var log strings.Builder
 	var want []bool
+	var slowest time.Duration
 	for n := range 17 {
 		step(time.Duration(n*8) * time.Second)
 		for _, key := range []string{"fixed", "log", "bucket", "shadow"} {
+			began := time.Now()
 			now, err := redis.Client().Time(context.Background()).Result()
 			if err != nil {
 				t.Fatal(err)
@@ -59,8 +61,13 @@ func TestTheProgramOverRedisSaysWhatSimulateSaysOfItsLog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			slowest = max(slowest, time.Since(began))
 			want = append(want, answer.GetOverallCode() == ratelimit.RateLimitResponse_OVER_LIMIT)
 		}
+	}
+	if slowest > time.Second/2 { // a busy machine: the log does not tell when that call was decided
+		TestTheProgramOverRedisSaysWhatSimulateSaysOfItsLog(t)
+		return
 	}
 	refused := 0
 	for i, got := range simulated(t, log.String()) {

@@ -58,9 +58,8 @@ func askOften(t *testing.T, s *proctest.Service, key string, n int) {
 
 // runTop runs the program, and returns its exit code and what it prints.
 func runTop(args ...string) (code int, printed string) {
-	var out, complaints bytes.Buffer
-	code = run(append([]string{"envoy-rls", "top"}, args...), streams{&out, &complaints})
-	return code, out.String() + complaints.String()
+	c := command(append([]string{"top"}, args...)...)
+	return c.code, c.out + c.err
 }
 
 func TestTopAddsUpWhatReplicasSaw(t *testing.T) {
