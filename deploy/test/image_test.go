@@ -259,12 +259,12 @@ func serves(t *testing.T, root string, args ...string) {
 	}
 }
 
-// asNobody is the program as the image starts it, on a root file system that nobody can write to; only root may set that up.
+// asNobody is the program as the image starts it, on a root file system that nobody can write to, where root may set that up.
 func asNobody(t *testing.T, root, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
-	if os.Getuid() != 0 {
+	if os.Getuid() != 0 || exec.CommandContext(ctx, "unshare", "--mount", "true").Run() != nil {
 		return exec.CommandContext(ctx, filepath.Join(root, name), args...)
 	}
 	if err := os.Chmod(filepath.Dir(root), 0o755); err != nil { // made for this user alone
