@@ -45,15 +45,14 @@ func TestTheCommandsForReplicasDoWhatIsSaid(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(pages)) {
 		for _, m := range inReplica.FindAllStringSubmatch(pages[name], -1) {
 			command, out, err := replica.run(m[1])
-			if !strings.HasPrefix(command, "call ") {
-				if others++; err != nil {
-					t.Errorf("%s: %s: %v\n%s", name, command, err, out)
-				}
-				continue
+			isCall := strings.HasPrefix(command, "call ")
+			if isCall {
+				calls++
+			} else {
+				others++
 			}
-			calls++ // an exit of 1 is a refusal
-			if !isAsSaid(command, out, m[2]) {
-				t.Errorf("%s: %s prints\n%s", name, command, out)
+			if isCall && !isAsSaid(command, out, m[2]) || !isCall && err != nil { // a call's exit of 1 is a refusal
+				t.Errorf("%s: %s prints, and ends with %v:\n%s", name, command, err, out)
 			}
 		}
 	}
