@@ -81,6 +81,7 @@ func (c *callCommand) ask(s streams) (over bool, err error) {
 	}
 	defer func() { _ = conn.Close() }()
 	client := ratelimit.NewRateLimitServiceClient(conn)
+	rls.AskForExplanation(req)
 	for i := range int(c.Repeat) {
 		answer, explained, err := c.once(client, req)
 		if err != nil {
@@ -115,7 +116,6 @@ func (c *callCommand) once(
 ) (*ratelimit.RateLimitResponse, []string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Timeout))
 	defer cancel()
-	ctx = metadata.AppendToOutgoingContext(ctx, rls.ExplainHeader, "1")
 	var trailer metadata.MD
 	answer, err := client.ShouldRateLimit(ctx, req, grpc.Trailer(&trailer), grpc.WaitForReady(false))
 	return answer, trailer.Get(rls.ExplainTrailer), err

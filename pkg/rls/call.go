@@ -93,7 +93,7 @@ func (c *call) run(ctx context.Context, rules *descriptors.Ruleset) error {
 		return err
 	}
 	c.answer()
-	if wantsExplanation(ctx) {
+	if c.request.explained {
 		c.explain(ctx)
 	}
 	return nil

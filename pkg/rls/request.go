@@ -16,6 +16,7 @@ type request struct {
 	wire        []byte
 	domain      string
 	hitsAddend  uint32
+	explained   bool // the answer is to be
 	descriptors []sentDescriptor
 	entries     []descriptors.Entry // of all descriptors
 }
@@ -60,6 +61,8 @@ func (r *request) unmarshal() error {
 			w.fail(r.descriptor(w.bytes()))
 		case w.is(3, protowire.VarintType):
 			r.hitsAddend = uint32(w.varint())
+		case w.is(explainField, protowire.VarintType):
+			r.explained = w.varint() != 0
 		default:
 			w.skip()
 		}

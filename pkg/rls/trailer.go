@@ -3,26 +3,31 @@ package rls
 import (
 	"context"
 
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/envoy-rls/envoy-rls/pkg/descriptors"
 	"github.com/envoy-rls/envoy-rls/pkg/limiter"
 )
 
-// A client that sends ExplainHeader learns in ExplainTrailer, one value for each of the first descriptors in
-// order, which rule matched: its path, else why there is none, in words.
-const (
-	ExplainHeader  = "envoy-rls-explain"
-	ExplainTrailer = "envoy-rls-explained-bin"
-)
+// ExplainTrailer tells a client who has called AskForExplanation, in one value for each of the first descriptors in order,
+// which rule matched: its path, else why there is none, in words.
+const ExplainTrailer = "envoy-rls-explained-bin"
+
+// explainField is a field of RateLimitRequest. Protobuf keeps its number from all messages, so that Envoy's will never have it.
+// For a header, all headers of each request would be looked through.
+const explainField = 19500
+
+// AskForExplanation has a service that is an envoy-rls explain its answer in ExplainTrailer. Others don't mind.
+func AskForExplanation(r *ratelimit.RateLimitRequest) {
+	m := r.ProtoReflect()
+	m.SetUnknown(protowire.AppendVarint(protowire.AppendTag(m.GetUnknown(), explainField, protowire.VarintType), 1))
+}
 
 // maxExplained bounds the descriptors of a request that are explained: words cost more than decisions.
 const maxExplained = 8
-
-func wantsExplanation(ctx context.Context) bool {
-	return len(metadata.ValueFromIncomingContext(ctx, ExplainHeader)) > 0
-}
 
 // explain sends what ExplainTrailer promises. It can't fail the call, which has been decided.
 func (c *call) explain(ctx context.Context) {
