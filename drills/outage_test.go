@@ -170,7 +170,7 @@ func only(text string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return !proctest.ContainsAll(line, parts...) }), "\n")
 }
 
-// awaitRecovery waits until Redis decides again, and tells if that wasn't soon.
+// awaitRecovery waits until Redis can be used and decides again, and tells if it was not asked soon.
 func (o *outage) awaitRecovery(s *site, l *load) (slow string) {
 	s.t.Helper()
 	if o.answers == nil {
@@ -178,17 +178,28 @@ func (o *outage) awaitRecovery(s *site, l *load) (slow string) {
 		o.answers = func() bool { return client.Ping(context.Background()).Err() == nil }
 	}
 	proctest.Eventually(s.t, "Redis answers", o.answers)
-	began, from := time.Now(), l.begun()
-	var last phase
-	proctest.Eventually(s.t, "Redis decides", func() bool {
-		to := l.begun()
-		last = l.between(from, to)
-		from = to
-		all := last.of()
+	return l.awaitRecovery(recovery, s)
+}
+
+// awaitRecovery waits until Redis decides all calls again, and all breakers are closed, and tells if that took longer.
+func (l *load) awaitRecovery(within time.Duration, sites ...*site) (slow string) {
+	l.t.Helper()
+	const round = 40 // calls, among which each source has some
+	began := time.Now()
+	proctest.Eventually(l.t, "Redis decides", func() bool {
+		for _, s := range sites {
+			if s.Metric("envoy_rls_breaker_state") > 0 {
+				return false
+			}
+		}
+		p := l.during(func() { l.awaitCalls(round) })
+		all := p.of()
 		return all.ok > 0 && all.marked+sum(all.failed) == 0
 	})
-	if took := time.Since(began); took > recovery+slack {
-		return fmt.Sprintf("Redis answered, and it took %v until it was asked\n", took)
+	took := time.Since(began)
+	l.t.Logf("it is asked %s later", took)
+	if took > within+slack {
+		return fmt.Sprintf("Redis answered, and it took %s until it was asked\n", took)
 	}
 	return ""
 }

@@ -1,7 +1,6 @@
 package drills
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -104,29 +103,6 @@ func awaitNamed(t testing.TB, master *proctest.Redis, sentinels ...*proctest.Red
 			return err == nil && strings.Join(addr, ":") == master.Addr
 		})
 	})
-}
-
-// awaitRecovery waits until Redis decides all calls again, and all breakers are closed, and tells if that took longer.
-func (l *load) awaitRecovery(within time.Duration, sites ...*site) (slow string) {
-	l.t.Helper()
-	const round = 40 // calls, among which each source has some
-	began := time.Now()
-	proctest.Eventually(l.t, "Redis decides", func() bool {
-		for _, s := range sites {
-			if s.Metric("envoy_rls_breaker_state") > 0 {
-				return false
-			}
-		}
-		p := l.during(func() { l.awaitCalls(round) })
-		all := p.of()
-		return all.marked+sum(all.failed) == 0
-	})
-	took := time.Since(began)
-	l.t.Logf("it is asked %s later", took)
-	if took > within+slack {
-		return fmt.Sprintf("Redis answered, and it took %s until it was asked\n", took)
-	}
-	return ""
 }
 
 // calledSince is how many calls of a domain began in a time.

@@ -109,17 +109,6 @@ func (c *RedisCluster) URL() string {
 	return "redis+cluster://" + strings.Join(addrs, ",")
 }
 
-// Client returns a client of the cluster, closed at the test's end.
-func (c *RedisCluster) Client() *redis.ClusterClient {
-	var addrs []string
-	for _, m := range c.Masters {
-		addrs = append(addrs, m.Addr)
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-	c.Masters[0].t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
 // BeginMove begins to move a slot from one master to another, and leaves its keys where they are.
 func (c *RedisCluster) BeginMove(t testing.TB, slot int, from, to *Redis) {
 	t.Helper()
