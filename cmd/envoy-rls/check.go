@@ -73,10 +73,7 @@ func (c *checkCommand) Run(s streams) error {
 		s.complain(err)
 		return exitCode(exitUsage)
 	}
-	var files []descriptors.File
-	for _, f := range read {
-		files = append(files, descriptors.Unpack(f)...)
-	}
+	files := descriptors.Unpack(read...)
 	options := descriptors.Options{Merge: c.Merge, ReplacedNames: c.Keys.Format == keyFormatReplaced}
 	if c.For != "" {
 		options.FileOrder, options.ForReplaced, options.Defaults.CountDenied = true, true, true

@@ -205,15 +205,11 @@ func (c *explainCommand) compiled(s streams) (*descriptors.Ruleset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; say where they are by --rules", err)
 	}
-	var files []descriptors.File
-	for _, f := range read {
-		files = append(files, descriptors.Unpack(f)...)
-	}
 	options, err := c.compileOptions()
 	if err != nil {
 		return nil, err
 	}
-	rules, problems := descriptors.Compile(files, options)
+	rules, problems := descriptors.Compile(descriptors.Unpack(read...), options)
 	for _, p := range problems {
 		if p.Severity == descriptors.Error {
 			s.complain(errors.New(p.String()))

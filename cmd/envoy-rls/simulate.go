@@ -188,11 +188,7 @@ func (c *simulateCommand) compile(paths []string) (*descriptors.Ruleset, error) 
 	if err != nil {
 		return nil, err
 	}
-	var files []descriptors.File
-	for _, f := range read {
-		files = append(files, descriptors.Unpack(f)...)
-	}
-	rules, problems := descriptors.Compile(files, descriptors.Options{
+	rules, problems := descriptors.Compile(descriptors.Unpack(read...), descriptors.Options{
 		Defaults: c.defaults(), FileOrder: c.Service.Compat != "", StopTogether: c.Service.StopTogether, Merge: c.Service.MergeDomains,
 	})
 	var errs []error

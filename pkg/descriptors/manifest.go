@@ -8,10 +8,18 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Unpack returns the rule files that a Kubernetes ConfigMap manifest holds, each under the name of the manifest
-// and its key in data, as Kubernetes would mount them. Other files are returned as they are. Problems found in
+// Unpack returns, in the place of each Kubernetes ConfigMap manifest, the rule files that it holds, under the name of the
+// manifest and their keys in data, as Kubernetes would mount them. Other files are returned as they are. Problems found in
 // what it returns name lines of the manifest.
-func Unpack(f File) []File {
+func Unpack(files ...File) []File {
+	var all []File
+	for _, f := range files {
+		all = append(all, unpack(f)...)
+	}
+	return all
+}
+
+func unpack(f File) []File {
 	var doc yaml.Node
 	if yaml.NewDecoder(bytes.NewReader(f.Data)).Decode(&doc) != nil || len(doc.Content) == 0 {
 		return []File{f}
